@@ -17,14 +17,17 @@ import pytest
 
 from spark_mq.errors import OptionError
 from spark_mq.restorer.store_job import RestoreReport
+from spark_mq.store.config.store_paths import APPENDS
 from tests.support.in_process import read_rows
 from tests.support.paused_process import environment, kill_session, killed
 from tests.support.restored import restore_here
 from tests.support.soak import SOAKS
+from tests.support.stores import tree_of
 from tests.support.written import CONF, rows, save
 
 MOMENTS = {
     "records are staged": "spark_mq.restorer.chunk:Chunk._write_table:1:/.spark_mq/append/",
+    "a queue file is made": "spark_mq.io.publish:publish:3:/.spark_mq/append/consumequeue/",
     "files are put in place": "os:replace:5:/store/",
     "the last file is in place": "os:replace:1:/spark_mq_appends.json",
     "everything is in place": "shutil:rmtree:2:/.spark_mq/append",
@@ -61,11 +64,14 @@ def append(folder: Path, store: Path, **options: Any) -> RestoreReport:
 
 @pytest.mark.parametrize("moment", MOMENTS.values(), ids=list(MOMENTS))
 def test_killed_at_a_moment_and_run_again(moment: str, stores: Path, tmp_path: Path) -> None:
-    store = Path(shutil.copytree(stores / "store", tmp_path / "store"))
+    store, not_killed = (Path(shutil.copytree(stores / "store", tmp_path / name)) for name in ("store", "not killed"))
+    append(stores, not_killed)
     killed(command(stores, store), moment, tmp_path)
     for _ in range(2):
         append(stores, store)
         assert keys_of(store) == EXPECTED
+    files, expected = tree_of(store), tree_of(not_killed)
+    assert {name for name in files.keys() | expected if files.get(name) != expected.get(name)} <= {APPENDS}
 
 
 def test_killed_again_and_again(stores: Path, tmp_path: Path) -> None:

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -15,10 +16,11 @@ from hypothesis import strategies as st
 from spark_mq.archive.archive_tables import StoreIdentity
 from spark_mq.archive.streams import READ_COLUMNS, message_rows
 from spark_mq.errors import InvalidMessageError
+from spark_mq.format.message_id import has_plausible_port, is_offset_message_id, parse_host, unique_key_time
 from spark_mq.format.message_row import message_row
 from spark_mq.format.message_schema import CORRUPT_RECORD, MESSAGE_SCHEMA
 from spark_mq.format.record import MAGIC_V1, MAGIC_V2, Record, decode_record
-from spark_mq.restorer.encode_messages import UNKNOWN, encode_messages
+from spark_mq.restorer.encode_messages import UNKNOWN, encode_messages, make_unique_keys
 from spark_mq.restorer.source_columns import EncodingRules
 from spark_mq.testing.strategies import records
 from tests.support.in_process import message_batches
@@ -471,3 +473,27 @@ def test_text_that_is_not_utf8_is_an_error() -> None:
         batch = pa.RecordBatch.from_pydict({"topic": ["T"], **{name: broken}})
         with pytest.raises(InvalidMessageError, match=r"topic has|born_host"):
             encode_messages(batch, COMPACT)
+
+
+HOST = parse_host("10.0.0.1:10911")
+
+
+def made_keys(partition: int = 0, first_row: int = 0, count: int = 1, host: bytes = HOST) -> list[str]:
+    born = np.full(count, int(datetime(2026, 2, 3, 4, tzinfo=UTC).timestamp() * 1000), np.int64)
+    pieces = make_unique_keys(host, 1_700_000_000_000, partition, first_row, born)
+    return [pieces.piece(row).decode() for row in range(count)]
+
+
+def test_a_key_has_the_form_of_a_clients() -> None:
+    for partition in range(200):
+        (key,) = made_keys(partition)
+        assert is_offset_message_id(key)
+        assert not has_plausible_port(key)
+        assert key.startswith("0A000001")
+        assert unique_key_time(key) == timedelta(days=2, hours=4)
+    assert made_keys(host=parse_host("[::1]:1"))[0].startswith("7F000001")
+
+
+def test_keys_differ_beyond_the_range_of_the_counter() -> None:
+    assert len(set(made_keys(count=200_000))) == 200_000
+    assert made_keys(count=200_000)[65_530:65_540] == made_keys(first_row=65_530, count=10)

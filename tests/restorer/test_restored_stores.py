@@ -9,17 +9,15 @@ import pyarrow as pa
 import pytest
 
 from spark_mq.errors import InvalidMessageError, OptionError, OutputExistsError
+from spark_mq.format.index_file import HEADER
+from spark_mq.io.location import Location
+from spark_mq.restorer.new_store import restore_index_names
 from tests.support.restored import delivered, message_batches, restore_here
-from tests.support.stores import OWN_STORES, RealStore, usual_stores
+from tests.support.stores import OWN_STORES, RealStore, tree_of, usual_stores
 from tests.support.verified import check, grave
 
 KINDS = ("workload", "crc", "deleted", "visible", "edge")
 SOUND = [store for store in usual_stores() if store.name.startswith(KINDS)]
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 @pytest.mark.parametrize("packed", SOUND, ids=str)
@@ -28,14 +26,14 @@ def test_all_messages_give_the_broker_s_files(packed: RealStore, tmp_path: Path)
     report = restore_here(store, new, packed.broker_conf, broker_version=packed.broker_version)
     assert report.messages == len(packed.facts("msg"))
     assert (report.gaps, report.mode) == (0, "faithful")
-    assert content(new / "commitlog") == content(store / "commitlog")
+    assert tree_of(new / "commitlog") == tree_of(store / "commitlog")
     judge = packed.unpack(tmp_path, "rebuilt") if packed.has("rebuilt") else store
-    queues = content(new / "consumequeue")
+    queues = tree_of(new / "consumequeue")
     # Queues whose messages have all expired are in the source's own folder only.
-    expired = {name: queues.pop(name) for name in queues.keys() - content(judge / "consumequeue").keys()}
-    assert expired.items() <= content(store / "consumequeue").items()
-    assert queues == content(judge / "consumequeue")
-    index, judged = content(new / "index"), content(judge / "index")
+    expired = {name: queues.pop(name) for name in queues.keys() - tree_of(judge / "consumequeue").keys()}
+    assert expired.items() <= tree_of(store / "consumequeue").items()
+    assert queues == tree_of(judge / "consumequeue")
+    index, judged = tree_of(new / "index"), tree_of(judge / "index")
     assert list(index.values()) == list(judged.values())
     assert judge != store or list(index) == list(judged)
     _, findings = check(new, packed.broker_conf)
@@ -139,10 +137,10 @@ def test_segments_of_another_size_are_an_error_that_says_so(tmp_path: Path) -> N
 
 def test_a_store_that_exists_is_not_replaced(tmp_path: Path) -> None:
     packed, store = unpacked("crc-533", tmp_path)
-    before = content(store)
+    before = tree_of(store)
     with pytest.raises(OutputExistsError, match="--append"):
         restore_here(store, store, packed.broker_conf)
-    assert content(store) == before
+    assert tree_of(store) == before
 
 
 def test_consumers_go_on_where_they_were(tmp_path: Path) -> None:
@@ -196,7 +194,42 @@ def test_delivered_messages_are_appended_to_another_store(tmp_path: Path, name: 
 def test_half_messages_cannot_be_appended(tmp_path: Path) -> None:
     _, source = unpacked("workload-533", tmp_path / "source")
     packed, store = unpacked("crc-533", tmp_path)
-    before = content(store)
+    before = tree_of(store)
     with pytest.raises(OptionError, match="--only-delivered"):
         restore_here(source, store, packed.broker_conf, append=True)
-    assert content(store) == {**before, "lock": b"lock"}
+    assert tree_of(store) == {**before, "lock": b"lock"}
+
+
+def write_index(folder: Path, files: dict[str, int]) -> None:
+    (folder / "index").mkdir()
+    for name, begin in files.items():
+        (folder / "index" / name).write_bytes(HEADER.pack(1, 1, begin, begin, 0, 1))
+
+
+def begins(folder: Path) -> dict[str, int]:
+    return {path.name: HEADER.unpack(path.read_bytes())[2] for path in sorted((folder / "index").iterdir())}
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ({10: "20250101000000005", 20: "20250101000000010"}, {"20250101000000005": 10, "20250101000000010": 20}),
+        # the new name of the first file is the old name of the second one
+        ({10: "20250101000000002", 20: "20250101000000009"}, {"20250101000000002": 10, "20250101000000009": 20}),
+        ({20: "20250101000000009"}, {"20250101000000001": 10, "20250101000000009": 20}),
+        # another order, or two files of one name
+        ({10: "20250101000000007"}, {"20250101000000001": 10, "20250101000000002": 20}),
+        ({10: "20250101000000002"}, {"20250101000000001": 10, "20250101000000002": 20}),
+        ({}, {"20250101000000001": 10, "20250101000000002": 20}),
+    ],
+)
+def test_files_get_the_names_that_keep_their_order(
+    tmp_path: Path, names: dict[int, str], expected: dict[str, int]
+) -> None:
+    write_index(tmp_path, {"20250101000000001": 10, "20250101000000002": 20})
+    old = begins(tmp_path)
+    count = restore_index_names(Location.resolve(str(tmp_path)), names)
+    assert begins(tmp_path) == expected
+    assert count == len(set(expected) - set(old)) + sum(
+        old.get(name, begin) != begin for name, begin in expected.items()
+    )

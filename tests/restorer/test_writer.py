@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import pyarrow as pa
@@ -194,15 +193,7 @@ def test_messages_that_keep_their_offsets_keep_their_topics(tmp_path: Path) -> N
     assert writer_of(tmp_path / "store", schema, topicMap="a=b", renumber="true").job.request.is_renumbered
 
 
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        ([("topik", pa.string())], "similar: topic"),
-        ([("body", pa.string())], "'topic' is missing"),
-        ([("topic", pa.string()), ("queue_id", pa.string())], "must be INT or BIGINT"),
-    ],
-)
-def test_columns_are_checked_before_any_row(tmp_path: Path, fields: list[Any], text: str) -> None:
-    with pytest.raises(InvalidMessageError, match=text):
-        writer_of(tmp_path / "store", pa.schema(fields))
+def test_columns_are_checked_before_any_row(tmp_path: Path) -> None:
+    with pytest.raises(InvalidMessageError, match="similar: topic"):
+        writer_of(tmp_path / "store", pa.schema([("topik", pa.string())]))
     assert list(tmp_path.iterdir()) == []

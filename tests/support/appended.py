@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from spark_mq.indexer.trees import WrittenTrees
@@ -45,7 +44,3 @@ def append_here(
         extension = append.write_trees(tasks or LocalTasks(), log_end, SPLIT_SIZE)
         append.commit(extension, config, {"log_end": log_end})
         return extension
-
-
-if __name__ == "__main__":
-    append_here(Path(sys.argv[1]), segments_of(Path(sys.argv[2])), int(sys.argv[3]), Path(sys.argv[4]), b"{}")
