@@ -19,7 +19,7 @@ from spark_mq.store.store_lock import store_lock
 from spark_mq.store.store_state import store_state
 from spark_mq.store.verdict import verdict
 from tests.support.said import Run
-from tests.support.stores import OWN_STORES, RealStore, Unpack, tree_of
+from tests.support.stores import OWN_STORES, RealStore, Unpack, files_of
 from tests.support.verified import Bench
 
 
@@ -33,10 +33,6 @@ def bench(unpacked: Unpack, tmp_path: Path) -> Bench:
 def repair(bench: Bench, run: Run) -> Run:
     """Runs the command."""
     return partial(run, "repair", bench.path, "--broker-conf", bench.packed.broker_conf, "--quiet")
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {name: data for name, data in tree_of(folder).items() if not name.startswith((".spark_mq", "lock"))}
 
 
 def test_a_plan_a_repair_an_undo_and_another_folder(

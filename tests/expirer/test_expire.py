@@ -16,7 +16,7 @@ from spark_mq.errors import OptionError, StorageError, StoreLockedError, StoreNo
 from spark_mq.expirer import PlannedFile
 from spark_mq.io.location import Location
 from spark_mq.store.store_lock import LOCK, store_lock
-from tests.support.stores import WORKLOAD, Unpack, tree_of
+from tests.support.stores import WORKLOAD, Unpack, files_of
 
 
 @pytest.fixture
@@ -25,15 +25,15 @@ def store(unpacked: Unpack, tmp_path: Path) -> Path:
 
 
 def test_a_dry_run_changes_nothing(store: Path) -> None:
-    before = tree_of(store)
+    before = files_of(store)
     report = spark_mq.expire(str(store), min_offset=300_000)
     assert (report.dry_run, report.new_log_start) == (True, 262_144)
     assert report.files
-    assert tree_of(store) == before
+    assert files_of(store) == before
 
 
 def test_the_files_of_the_plan_are_deleted_and_no_other(store: Path) -> None:
-    before = tree_of(store)
+    before = files_of(store)
     planned = spark_mq.expire(str(store), min_offset=300_000).files
     deleted: list[str] = []
 
@@ -45,9 +45,8 @@ def test_the_files_of_the_plan_are_deleted_and_no_other(store: Path) -> None:
     report = spark_mq.expire(str(store), min_offset=300_000, apply=True, progress=note)
     assert deleted == [file.path for file in planned] == [file.path for file in report.files]
     assert report.freed_bytes == sum(len(before[path]) for path in deleted)
-    after = tree_of(store)
-    assert after.pop(LOCK) == b"lock"
-    assert after == {path: data for path, data in before.items() if path not in deleted}
+    assert (store / LOCK).read_bytes() == b"lock"
+    assert files_of(store) == {path: data for path, data in before.items() if path not in deleted}
     assert spark_mq.expire(str(store), min_offset=300_000).files == ()
 
 
@@ -55,7 +54,7 @@ def test_unread_messages_are_not_deleted_unless_that_is_said(store: Path) -> Non
     """The counts are those of the facts, for each group and queue."""
     offsets = {"OrderEvents@behind": {"0": 3, "1": 0}, "SequenceDemo@slow": {"0": 10}, "OrderEvents@done": {"0": 62}}
     (store / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
-    before = tree_of(store)
+    before = files_of(store)
     expected = {
         (name.split("@")[1], name.split("@")[0], int(queue_id)): sum(
             (fact["topic"], fact["queueId"]) == (name.split("@")[0], int(queue_id))
@@ -74,9 +73,7 @@ def test_unread_messages_are_not_deleted_unless_that_is_said(store: Path) -> Non
     assert f"consumer group behind loses {behind:,} unread messages" in report.to_text()
     with pytest.raises(OptionError, match=r"nothing was deleted: consumer group .* --even-if-unread"):
         spark_mq.expire(str(store), min_offset=300_000, apply=True)
-    assert {path: data for path, data in tree_of(store).items() if path != LOCK} == {
-        path: data for path, data in before.items() if path != LOCK
-    }
+    assert files_of(store) == before
     assert spark_mq.expire(str(store), min_offset=300_000, apply=True, even_if_unread=True).files == report.files
 
 
@@ -104,21 +101,19 @@ def test_messages_that_are_kept_are_served(store: Path) -> None:
 
 
 def test_a_store_that_a_broker_has(store: Path) -> None:
-    before = tree_of(store)
+    before = files_of(store)
     with store_lock(Location.resolve(str(store))):
         assert spark_mq.expire(str(store), min_offset=300_000).is_running is True
         with pytest.raises(StoreLockedError, match=r"is locked: a broker runs .* Stop the broker, or wait"):
             spark_mq.expire(str(store), min_offset=300_000, apply=True)
-    after = tree_of(store)
-    after.pop(LOCK)
-    assert after == before
+    assert files_of(store) == before
 
 
 @pytest.mark.parametrize("number", [1, 3, 8])
 def test_a_file_that_cannot_be_deleted(number: int, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was deleted before stays deleted, in the broker's order; the same call deletes the rest."""
     files = [file.path for file in spark_mq.expire(str(store), min_offset=300_000).files]
-    unlink, before = os.unlink, tree_of(store)
+    unlink, before = os.unlink, files_of(store)
 
     def failing(path: str) -> None:
         if path.endswith(files[number - 1]):
@@ -130,9 +125,9 @@ def test_a_file_that_cannot_be_deleted(number: int, store: Path, monkeypatch: py
         said = rf"{files[number - 1]} cannot be deleted: Read-only file system; {number - 1} of {len(files)} files"
         with pytest.raises(StorageError, match=said):
             spark_mq.expire(str(store), min_offset=300_000, apply=True)
-    assert set(before) - set(tree_of(store)) == set(files[: number - 1])
+    assert set(before) - set(files_of(store)) == set(files[: number - 1])
     spark_mq.expire(str(store), min_offset=300_000, apply=True)
-    assert set(before) - set(tree_of(store)) == set(files)
+    assert set(before) - set(files_of(store)) == set(files)
 
 
 @pytest.mark.parametrize(
@@ -149,10 +144,10 @@ def test_a_file_that_cannot_be_deleted(number: int, store: Path, monkeypatch: py
     ],
 )
 def test_arguments_without_sense(arguments: dict[str, Any], said: str, store: Path) -> None:
-    before = tree_of(store)
+    before = files_of(store)
     with pytest.raises(OptionError, match=said):
         spark_mq.expire(str(store), **arguments)
-    assert tree_of(store) == before
+    assert files_of(store) == before
 
 
 @pytest.mark.parametrize("apply", [False, True])
@@ -161,10 +156,10 @@ def test_a_link_in_the_place_of_a_segment(apply: bool, store: Path, tmp_path: Pa
     segment = min((store / "commitlog").iterdir())
     segment.rename(tmp_path / segment.name)
     segment.symlink_to(tmp_path / segment.name)
-    before = tree_of(store)
+    before = files_of(store)
     with pytest.raises(UnsupportedStoreError, match=f"{segment.name} is a link: its deletion would keep the file"):
         spark_mq.expire(str(store), min_offset=300_000, apply=apply, even_if_unread=True)
-    assert {path: data for path, data in tree_of(store).items() if path != LOCK} == before
+    assert files_of(store) == before
 
 
 def test_a_path_that_is_not_a_store_gets_no_lock(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_mq import MessageStore
-from spark_mq.errors import CorruptLogError, OptionError
+from spark_mq.errors import CorruptLogError
 from spark_mq.expirer import ExpirePlan, expire, plan_expiry
 from spark_mq.store.expiry import old_files
 from tests.support.rocksdb import ROCKS
@@ -252,11 +252,6 @@ def test_queues_in_rocksdb_stay_and_begin_later(tmp_path: Path) -> None:
         for fact in ROCKS.facts("queue"):
             queue = fact["topic"], fact["queueId"]
             assert opened.get_min_offset_in_queue(*queue) == first.get(queue, fact["max"]), queue
-
-
-def test_an_offset_after_the_end(workload: Path) -> None:
-    with pytest.raises(OptionError, match="after the end of the log"):
-        plan_of(workload, 1 << 40)
 
 
 def test_segments_created_in_advance_do_not_make_the_last_one_old(workload: Path) -> None:

@@ -9,14 +9,12 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from rocksdict import Options, Rdict
 
 from spark_mq.errors import CorruptLogError, MissingPackageError, OptionError
 from spark_mq.indexer import rebuild, rebuild_request, staged_files
-from spark_mq.io.location import Location
-from spark_mq.io.rocksdb import RocksDatabase
 from tests.support.rebuilt import rebuild_here
-from tests.support.rocksdb import ALL_IN_ROCKS
+from tests.support.rocksdb import ALL_IN_ROCKS, cut_manifest, flip_tables, opened
+from tests.support.rocksdb import records as records_in
 from tests.support.stores import SHARED_STORES, WORKLOAD, Fact, RealStore, Unpack
 
 FAMILIES = "default", "timer", "trans"
@@ -25,11 +23,7 @@ HOUR = 3_600_000
 
 
 def records(database: Path) -> dict[str, dict[bytes, bytes]]:
-    opened = RocksDatabase(Location.resolve(str(database)))
-    try:
-        return {family: dict(opened.items(family)) for family in FAMILIES}
-    finally:
-        opened.close()
+    return {family: records_in(database, family) for family in FAMILIES}
 
 
 def records_of(fact: Fact) -> dict[bytes, bytes]:
@@ -120,19 +114,7 @@ def test_a_killed_job_is_continued(tmp_path: Path) -> None:
     assert records(tmp_path / "out" / "rocksdbstore") == records(store / "rocksdbstore")
 
 
-def flip(folder: Path) -> None:
-    for table in folder.glob("*.sst"):
-        data = bytearray(table.read_bytes())
-        data[100] ^= 1
-        table.write_bytes(data)
-
-
-def cut(folder: Path) -> None:
-    (manifest,) = folder.glob("MANIFEST-*")
-    manifest.write_bytes(manifest.read_bytes()[:250])
-
-
-@pytest.mark.parametrize("damage", [flip, cut, lambda folder: (folder / "CURRENT").unlink()])
+@pytest.mark.parametrize("damage", [flip_tables, cut_manifest, lambda folder: (folder / "CURRENT").unlink()])
 def test_timers_that_cannot_be_copied_are_not_lost_in_silence(damage: Callable[[Path], None], tmp_path: Path) -> None:
     store, conf = ALL_IN_ROCKS.unpack(tmp_path), str(ALL_IN_ROCKS.broker_conf)
     wanted = records(store / "rocksdbstore")["default"]
@@ -156,10 +138,8 @@ def test_what_cannot_be_done_is_an_error(unpacked: Unpack, tmp_path: Path, monke
 
 def test_transactions_are_copied(tmp_path: Path) -> None:
     store, conf = ALL_IN_ROCKS.unpack(tmp_path), str(ALL_IN_ROCKS.broker_conf)
-    folder = str(store / "rocksdbstore")
-    database = Rdict(folder, Options(raw_mode=True), {name: Options(raw_mode=True) for name in FAMILIES})
-    database.get_column_family("trans")[struct.pack(">q", 7) + b"@topic@key"] = bytes(8)
-    database.close()
+    with opened(store / "rocksdbstore") as database:
+        database.get_column_family("trans")[struct.pack(">q", 7) + b"@topic@key"] = bytes(8)
     wanted = records(store / "rocksdbstore")
     rebuild_here(store, broker_conf=conf, only="index", replace=True)
     assert records(store / "rocksdbstore") == wanted

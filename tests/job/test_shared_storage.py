@@ -55,30 +55,30 @@ def test_nothing_is_written_to_the_store(tmp_path: Path, work_folder: Path) -> N
     assert tree_of(tmp_path / "store") == before
 
 
-def test_an_output_that_is_not_there(check: SharedStorageCheck, work_folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(None, "cannot open it; give a store and an output that every"), (bytes(32), "sees another file there")],
+    ids=["not there", "of another job"],
+)
+def test_another_output(content: bytes | None, said: str, check: SharedStorageCheck, work_folder: Path) -> None:
     (nonce,) = work_folder.iterdir()
     nonce.unlink()
-    with pytest.raises(NotSharedError, match=rf"{nonce}: .* cannot open it; give a store and an output that every"):
+    if content is not None:
+        nonce.write_bytes(content)
+    with pytest.raises(NotSharedError, match=rf"{nonce}: .* {said}"):
         check.check()
 
 
-def test_an_output_of_another_job(check: SharedStorageCheck, work_folder: Path) -> None:
-    (nonce,) = work_folder.iterdir()
-    nonce.write_bytes(bytes(32))
-    with pytest.raises(NotSharedError, match=rf"{nonce}: .* sees another file there"):
-        check.check()
-
-
-def test_a_store_that_is_not_there(check: SharedStorageCheck, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("time", "said"),
+    [(None, "cannot open it"), (START + 1, "sees another file there")],
+    ids=["not there", "of another broker with the same file names"],
+)
+def test_another_store(time: int | None, said: str, check: SharedStorageCheck, tmp_path: Path) -> None:
     (tmp_path / "store").rename(tmp_path / "elsewhere")
-    with pytest.raises(NotSharedError, match=f"{tmp_path}/store/commitlog/{4096:020d}: .* cannot open it"):
-        check.check()
-
-
-def test_a_store_of_another_broker_with_the_same_file_names(check: SharedStorageCheck, tmp_path: Path) -> None:
-    (tmp_path / "store").rename(tmp_path / "elsewhere")
-    write_log(tmp_path / "store", START + 1)
-    with pytest.raises(NotSharedError, match=f"{tmp_path}/store/commitlog/{4096:020d}: .* sees another file there"):
+    if time is not None:
+        write_log(tmp_path / "store", time)
+    with pytest.raises(NotSharedError, match=f"{tmp_path}/store/commitlog/{4096:020d}: .* {said}"):
         check.check()
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from spark_mq.errors import CorruptLogError
-from spark_mq.job.tasks import LocalTasks
+from spark_mq.io.location import Location
+from spark_mq.job.tasks import LocalTasks, TaskItems
 
 SCHEMA = pa.schema([("number", pa.int64()), ("square", pa.int64())])
 
@@ -57,3 +60,29 @@ def test_an_error_ends_the_parts_that_have_not_begun(threads: int) -> None:
     with pytest.raises(CorruptLogError, match="ended at 7"):
         LocalTasks(threads).rows(failing, 1000, SCHEMA)
     assert len(begun) < 1000
+
+
+class Loud:
+    """Says when it is unpickled."""
+
+    loaded = 0
+
+    def __setstate__(self, state: dict[str, int]) -> None:
+        Loud.loaded += 1
+        self.__dict__ = state
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def test_a_task_unpickles_its_own_item() -> None:
+    items: TaskItems[Loud] = pickle.loads(pickle.dumps(TaskItems.of(map(Loud, range(1000)))))
+    assert Loud.loaded == 0
+    assert items[7].number == 7
+    assert Loud.loaded == 1
+    assert [items[number].number for number in range(1000)] == list(range(1000))
+
+
+def test_locations_are_items(tmp_path: Path) -> None:
+    location = Location.resolve(str(tmp_path))
+    assert TaskItems.of([location])[0] == location

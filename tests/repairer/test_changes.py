@@ -13,7 +13,7 @@ from spark_mq.errors import OptionError, StorageError
 from spark_mq.format.record import encode_blank
 from spark_mq.io.location import Location
 from spark_mq.repairer.changes import CHANGES, Backup, Change, ChangeKind, undo_repair
-from tests.support.stores import tree_of
+from tests.support.stores import files_of
 
 LOG = bytes(range(1, 101))
 FIRST, SECOND = (f"commitlog/{base:020d}" for base in (0, 100))
@@ -40,25 +40,18 @@ def store(tmp_path: Path) -> Path:
     for name, data in {**old, "consumequeue/a/0/notes.txt": b"notes"}.items():
         (store / name).parent.mkdir(parents=True, exist_ok=True)
         (store / name).write_bytes(data)
-    make_new_files(store)
-    return store
-
-
-def make_new_files(store: Path) -> None:
     for name in ("consumequeue/a/0/00", "index/2"):
-        (store / "new" / name).parent.mkdir(parents=True, exist_ok=True)
-        (store / "new" / name).write_bytes(NEW[name])
+        new = store.with_name("new") / name
+        new.parent.mkdir(parents=True, exist_ok=True)
+        new.write_bytes(NEW[name])
+    return store
 
 
 def apply(store: Path, changes: list[Change] | None = None) -> Backup:
     location = Location.resolve(str(store))
     backup = Backup.create(location)
-    backup.apply(ALL if changes is None else changes, location / "new")
+    backup.apply(ALL if changes is None else changes, Location.resolve(str(store.with_name("new"))))
     return backup
-
-
-def files_of(store: Path) -> dict[str, bytes]:
-    return {name: data for name, data in tree_of(store).items() if not name.startswith((".spark_mq", "new", "lock"))}
 
 
 def test_changes_are_made_and_undone(store: Path) -> None:
@@ -94,12 +87,13 @@ def test_a_folder_in_the_place_of_a_file_is_moved_away_and_put_back(is_killed: b
 def test_undo_leaves_no_folder_that_the_repair_made(store: Path) -> None:
     (store / "consumequeue/old").mkdir()
     for name in ("consumequeue/b/7/00", "consumequeue/old/0/00"):
-        (store / "new" / name).parent.mkdir(parents=True)
-        (store / "new" / name).write_bytes(b"units")
-    before = {path for path in store.rglob("*") if "new" not in path.parts}
+        new = store.with_name("new") / name
+        new.parent.mkdir(parents=True)
+        new.write_bytes(b"units")
+    before = set(store.rglob("*"))
     apply(store, [Change(ChangeKind.CREATE, name) for name in ("consumequeue/b/7/00", "consumequeue/old/0/00")])
     undo_repair(str(store))
-    assert {path for path in store.rglob("*") if "new" not in path.parts and path.name != "lock"} == before
+    assert set(store.rglob("*")) - {store / "lock"} == before
 
 
 def test_the_newest_of_two_backups_is_undone_first(store: Path) -> None:
@@ -136,7 +130,7 @@ def test_an_error_at_any_step_leaves_each_file_old_or_new(
         monkeypatch.setattr(os, name, failing(getattr(os, name)))
     failure = ""
     try:
-        backup.apply(ALL, Location.resolve(str(store / "new")))
+        backup.apply(ALL, Location.resolve(str(store.with_name("new"))))
     except (StorageError, OSError) as error:
         failure = str(error)
     monkeypatch.undo()

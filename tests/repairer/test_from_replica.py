@@ -24,7 +24,7 @@ from tests.support.random_damages import damage_bytes
 from tests.support.repaired import repair_here
 from tests.support.replicas import live_end, log_of, messages_from, part_at, rewritten
 from tests.support.soak import SOAKS
-from tests.support.stores import OWN_STORES, WORKLOAD, RealStore, Unpack, tree_of
+from tests.support.stores import OWN_STORES, WORKLOAD, RealStore, Unpack, files_of
 from tests.support.verified import Bench, check, grave
 
 SEGMENT = 131072
@@ -51,10 +51,6 @@ def damaged(store: Bench) -> list[int]:
     cut = store.path / "commitlog" / f"{2 * SEGMENT:020d}"
     os.truncate(cut, 50_000)
     return offsets
-
-
-def files_of(store: Path) -> dict[str, bytes]:
-    return {name: data for name, data in tree_of(store).items() if not name.startswith((".spark_mq", "lock"))}
 
 
 def test_a_plan_a_repair_and_an_undo(store: Bench, replica: Path, capsys: pytest.CaptureFixture[str]) -> None:

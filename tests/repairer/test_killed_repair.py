@@ -16,7 +16,7 @@ from spark_mq.repairer.changes import undo_repair
 from tests.support.paused_process import paused
 from tests.support.repaired import repair_here
 from tests.support.soak import SOAKS
-from tests.support.stores import OWN_STORES, RealStore, Unpack, tree_of
+from tests.support.stores import OWN_STORES, RealStore, Unpack, files_of
 from tests.support.verified import Bench
 
 KILLS = 50 if SOAKS else 5
@@ -52,21 +52,17 @@ def bench(unpacked: Unpack, tmp_path: Path) -> Bench:
     return bench
 
 
-def files_of(bench: Bench) -> dict[str, bytes]:
-    return {name: data for name, data in tree_of(bench.path).items() if not name.startswith((".spark_mq", "lock"))}
-
-
 @pytest.fixture(scope="module")
 def original(unpacked: Unpack) -> dict[str, bytes]:
     """The files of the broker, all of which the repair makes again."""
-    return tree_of(unpacked(RealStore("workload-533", OWN_STORES)))
+    return files_of(unpacked(RealStore("workload-533", OWN_STORES)))
 
 
 @pytest.mark.parametrize(("kind", "number"), moments())
 def test_killed_at_a_moment_and_run_again(
     kind: str, number: int, bench: Bench, original: dict[str, bytes], tmp_path: Path
 ) -> None:
-    damaged = files_of(bench)
+    damaged = files_of(bench.path)
     function, text, _ = MOMENTS[kind]
     conf = bench.packed.broker_conf
     command = [sys.executable, "-m", "tests.support.repaired", str(bench.path), str(conf)]
@@ -75,11 +71,11 @@ def test_killed_at_a_moment_and_run_again(
             repair_here(bench.path, conf, apply=True)
         assert process.poll() is None
     assert process.returncode == -signal.SIGKILL
-    left = files_of(bench)
+    left = files_of(bench.path)
     for name in {*damaged, *original, *left}:
         assert left.get(name) in (damaged.get(name), original.get(name))
     repair_here(bench.path, conf, apply=True, offsets=True)
-    assert files_of(bench) == original
+    assert files_of(bench.path) == original
     while list((bench.path / ".spark_mq").glob("backup-*")):
         undo_repair(str(bench.path))
-    assert files_of(bench) == damaged
+    assert files_of(bench.path) == damaged

@@ -10,7 +10,7 @@ from spark_mq.errors import OptionError
 from spark_mq.repairer.changes import undo_repair
 from spark_mq.repairer.log_edit import blank_range, cut_log
 from tests.support.repaired import repair_here
-from tests.support.stores import tree_of
+from tests.support.stores import files_of
 from tests.support.verified import Bench, check, grave
 
 SEGMENT = 131072
@@ -20,20 +20,16 @@ def offsets(bench: Bench) -> list[int]:
     return [int(fact["offset"]) for fact in bench.messages]
 
 
-def files_of(bench: Bench) -> dict[str, bytes]:
-    return {name: data for name, data in tree_of(bench.path).items() if not name.startswith((".spark_mq", "lock"))}
-
-
 def test_a_log_is_cut_repaired_and_put_back(bench: Bench) -> None:
     """After the cut and a repair, nothing of the later messages is left, and everything else is sound."""
-    before = files_of(bench)
+    before = files_of(bench.path)
     offset = next(offset for offset in offsets(bench) if offset > 2 * SEGMENT + 5000)
     plan = cut_log(str(bench.path), offset)
-    assert files_of(bench) == before
+    assert files_of(bench.path) == before
     assert [change.file for change in plan.changes] == [f"commitlog/{n * SEGMENT:020d}" for n in (4, 3, 2)]
     cut = cut_log(str(bench.path), offset, apply=True)
     assert (cut.changes, cut.start) == (plan.changes, offset)
-    log = b"".join(data for name, data in sorted(files_of(bench).items()) if name.startswith("commitlog/"))
+    log = b"".join(data for name, data in sorted(files_of(bench.path).items()) if name.startswith("commitlog/"))
     assert log == b"".join(before[f"commitlog/{n * SEGMENT:020d}"] for n in range(3))[:offset].ljust(3 * SEGMENT, b"\0")
     report = repair_here(bench.path, bench.packed.broker_conf, apply=True, offsets=True)
     assert not report.left
@@ -42,7 +38,7 @@ def test_a_log_is_cut_repaired_and_put_back(bench: Bench) -> None:
     assert checked.messages == sum(one < offset for one in offsets(bench))
     for _ in range(2):
         undo_repair(str(bench.path))
-    assert files_of(bench) == before
+    assert files_of(bench.path) == before
 
 
 def test_the_cut_of_a_whole_segment_moves_it(bench: Bench) -> None:
@@ -54,7 +50,7 @@ def test_the_cut_of_a_whole_segment_moves_it(bench: Bench) -> None:
 
 
 def test_a_damaged_record_becomes_a_blank(bench: Bench) -> None:
-    before = files_of(bench)
+    before = files_of(bench.path)
     at = next(index for index, offset in enumerate(offsets(bench)) if offset > SEGMENT + 5000)
     start, stop = offsets(bench)[at : at + 2]
     file, position = bench.segment(start)
@@ -68,11 +64,11 @@ def test_a_damaged_record_becomes_a_blank(bench: Bench) -> None:
     assert (Path(edit.backup) / file).read_bytes() == damaged
     undo_repair(str(bench.path))
     bench.flip(file, position + 4)
-    assert files_of(bench) == before
+    assert files_of(bench.path) == before
 
 
 def test_what_is_refused(bench: Bench) -> None:
-    before = files_of(bench)
+    before = files_of(bench.path)
     store, (first, second) = str(bench.path), offsets(bench)[:2]
     with pytest.raises(OptionError, match=f"no record starts at commit log offset {second - 3}; one starts at {first}"):
         cut_log(store, second - 3, apply=True)
@@ -86,7 +82,7 @@ def test_what_is_refused(bench: Bench) -> None:
         blank_range(store, first, SEGMENT + 100, apply=True)
     with pytest.raises(OptionError, match="--cut-log-at 524288 ends the log there"):
         blank_range(store, 4 * SEGMENT, 4 * SEGMENT + 200, apply=True)
-    assert files_of(bench) == before
+    assert files_of(bench.path) == before
 
 
 def test_the_live_end_is_an_end(bench: Bench) -> None:

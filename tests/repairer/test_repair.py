@@ -20,14 +20,10 @@ from spark_mq.store.message_store import MessageStore
 from spark_mq.store.store_state import store_state
 from tests.support.index_damages import EditedIndexFile
 from tests.support.repaired import repair_here
-from tests.support.stores import OWN_STORES, RealStore, Unpack, index_of, tree_of, usual_stores
+from tests.support.stores import OWN_STORES, RealStore, Unpack, files_of, index_of, tree_of, usual_stores
 from tests.support.verified import Bench, check, grave
 
 LAGGING = {"lagging-533": "rebuilt", "killed-533": "recovered", "killed-49x": "recovered"}
-
-
-def files_of(store: Path) -> dict[str, bytes]:
-    return {name: data for name, data in tree_of(store).items() if not name.startswith((".spark_mq", "lock"))}
 
 
 @pytest.mark.parametrize("store", usual_stores(), ids=str)

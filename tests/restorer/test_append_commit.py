@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,8 +20,8 @@ from spark_mq.restorer import append
 from spark_mq.restorer.append import append_folder, commit_append, discard_append, finish_append
 from spark_mq.store.log.segment_files import list_segment_files
 from tests.support.committed import ABOUT, AFTER, NEW, OLD, REMOVED, prepare
-from tests.support.paused_process import paused
-from tests.support.stores import tree_of
+from tests.support.paused_process import killed
+from tests.support.stores import files_of, tree_of
 
 MARKER = "commitlog/append-unfinished"
 
@@ -53,17 +52,11 @@ MOMENTS = {
 """By step that comes next. In the last one, the store is complete, and nothing has to be known of the append."""
 
 
-def files_of(store: Path) -> dict[str, bytes]:
-    return {name: data for name, data in tree_of(store).items() if not name.startswith(".spark_mq")}
-
-
 @pytest.mark.parametrize("moment", MOMENTS.values(), ids=list(MOMENTS))
 def test_killed_at_a_step_and_finished(moment: Moment, tmp_path: Path) -> None:
     store = tmp_path / "store"
     location = prepare(store)
-    with paused([sys.executable, "-m", "tests.support.committed", str(store)], moment.call, tmp_path) as process:
-        assert process.poll() is None
-    assert process.returncode == -signal.SIGKILL
+    killed([sys.executable, "-m", "tests.support.committed", str(store)], moment.call, tmp_path)
     folder, left = store / ".spark_mq" / "append", files_of(store)
     assert (folder / "commit.json").exists() == moment.has_commit
     assert (MARKER in left) == moment.has_marker

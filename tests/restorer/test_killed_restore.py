@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spark_mq.errors import OutputExistsError, OutputInUseError
-from tests.support.paused_process import paused
+from tests.support.paused_process import killed, paused
 from tests.support.restored import delivered, restore_here
 from tests.support.soak import cases
 from tests.support.stores import OWN_STORES, RealStore, Unpack, tree_of
@@ -106,8 +106,7 @@ def test_the_table_of_an_append_that_is_killed_is_marked_by_the_next_run(unpacke
     table = store.with_name(f"{store.name}_offsets")
     call = f"spark_mq.restorer.appended_messages:complete_map:1:{table}"
     told = json.dumps({"append": True, "only_delivered": True})
-    with paused([*command, told], call, tmp_path) as process:
-        assert process.poll() is None
+    killed([*command, told], call, tmp_path)
     left, files = tree_of(store / "commitlog"), tree_of(table)
     assert len(left) > before
     assert files

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from rocksdict import Options, Rdict
 
@@ -34,28 +34,40 @@ def write_database(folder: Path, families: Mapping[str, Mapping[bytes, bytes]]) 
     database.close()
 
 
+def opened(folder: Path) -> Rdict:
+    """A database with all its column families, whose records a test changes."""
+    families = {name: Options(raw_mode=True) for name in Rdict.list_cf(str(folder), Options(raw_mode=True))}
+    return Rdict(str(folder), Options(raw_mode=True), families)
+
+
+def flip_tables(folder: Path) -> None:
+    """Change a bit of each table of a database."""
+    for table in folder.glob("*.sst"):
+        data = bytearray(table.read_bytes())
+        data[100] ^= 1
+        table.write_bytes(data)
+
+
+def cut_manifest(folder: Path) -> None:
+    """Make an older database, which opens without an error."""
+    (manifest,) = folder.glob("MANIFEST-*")
+    manifest.write_bytes(manifest.read_bytes()[:250])
+
+
 def records(database: Path, family: str) -> dict[bytes, bytes]:
     """The keys and values of a column family."""
-    opened = RocksDatabase(Location.resolve(str(database)))
-    try:
-        return dict(opened.items(family))
-    finally:
-        opened.close()
+    with closing(RocksDatabase(Location.resolve(str(database)))) as found:
+        return dict(found.items(family))
 
 
 def next_offsets(database: Path) -> dict[tuple[str, int], int]:
     """The queue offset after the last message of each queue, by the table of ends (`max`) of a database of queues."""
-    opened = Rdict(
-        str(database), Options(raw_mode=True), {"default": Options(raw_mode=True), "offset": Options(raw_mode=True)}
-    )
-    family: Any = opened.get_column_family("offset")
     found: dict[tuple[str, int], int] = {}
-    for key, value in family.items():
+    for key, value in records(database, "offset").items():
         (length,) = struct.unpack_from(">i", key)
         if len(value) == 16 and key[length + 6 : length + 9] == b"max":
             (queue_id,) = struct.unpack(">i", key[-4:])
             found[key[5 : length + 5].decode(), queue_id] = struct.unpack(">qq", value)[1] + 1
-    opened.close()
     return found
 
 
@@ -72,9 +84,7 @@ def end_key(queue: tuple[str, int]) -> bytes:
 def lose_units(store: Path, start: int) -> int:
     """Make the database as a crash leaves it that loses the units of messages from `start` on; returns how many."""
     folder = store / "consumequeue"
-    database = RocksDatabase(Location.resolve(str(folder)))
-    units = dict(database.items("default"))
-    database.close()
+    units = records(folder, "default")
     kept = {key: value for key, value in units.items() if struct.unpack_from(">q", value)[0] < start}
     ends: dict[bytes, bytes] = {}
     for key, value in sorted(kept.items()):  # the last one of a queue remains

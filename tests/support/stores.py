@@ -93,6 +93,11 @@ def tree_of(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in _files(folder)}
 
 
+def files_of(store: Path) -> dict[str, bytes]:
+    """The files of a store, without the lock and what jobs keep there."""
+    return {name: data for name, data in tree_of(store).items() if not name.startswith((".spark_mq", "lock"))}
+
+
 def index_of(store: Path) -> list[bytes]:
     """The index files of a store, oldest first; their names say only when they were made."""
     return [content for _, content in sorted(tree_of(store / "index").items())]

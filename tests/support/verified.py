@@ -21,24 +21,8 @@ from spark_mq.verifier.result import VerifyReport, read_findings
 from tests.support.stores import OWN_STORES, Fact, RealStore
 
 
-def check(
-    store: Path | str, conf: Path | str | None, split_size: int = 128 << 20, tiered: Path | None = None
-) -> tuple[VerifyReport, list[Finding]]:
-    """The report of a check, and all findings."""
-    with tempfile.TemporaryDirectory() as folder:
-        work = Location.resolve(folder)
-        settings = BrokerConf.of(None if conf is None else str(conf))
-        location = Location.resolve(str(store))
-        storage = None if tiered is None else TieredStorage.of(location, str(tiered))
-        request = VerifyRequest(location, settings, split_size=split_size, tiered=storage)
-        checked = check_store(request, work, TaskRunner(LocalTasks(1)))
-        findings = list(rows(read_findings(checked.files)))
-    assert sum(checked.report.counts.values()) == len(findings)
-    return checked.report, findings
-
-
 @dataclass(frozen=True)
-class Appending(TaskRunner):
+class _Appending(TaskRunner):
     """Runs checks; after the reading of the log, and before everything else, a broker appends."""
 
     append: Callable[[], object] = list
@@ -48,6 +32,29 @@ class Appending(TaskRunner):
         if name.startswith("check log"):
             self.append()
         return results
+
+
+def check(
+    store: Path | str,
+    conf: Path | str | None,
+    split_size: int = 128 << 20,
+    tiered: Path | None = None,
+    *,
+    journal: Path | None = None,
+    append: Callable[[], object] = list,
+) -> tuple[VerifyReport, list[Finding]]:
+    """The report of a check, and all findings; a broker can append meanwhile."""
+    with tempfile.TemporaryDirectory() as folder:
+        work = Location.resolve(folder)
+        settings = BrokerConf.of(None if conf is None else str(conf))
+        location = Location.resolve(str(store))
+        storage = None if tiered is None else TieredStorage.of(location, str(tiered))
+        since = None if journal is None else Location.resolve(str(journal))
+        request = VerifyRequest(location, settings, split_size=split_size, since_last=since, tiered=storage)
+        checked = check_store(request, work, _Appending(LocalTasks(1), append=append))
+        findings = list(rows(read_findings(checked.files)))
+    assert sum(checked.report.counts.values()) == len(findings)
+    return checked.report, findings
 
 
 def grave(findings: list[Finding]) -> list[Finding]:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from spark_mq.format.consume_queue import BATCH_UNIT_SIZE
 from tests.support.soak import SOAKS
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import OWN_STORES, RealStore, Unpack
 from tests.support.verified import check, grave
 
-Unpack = Callable[[RealStore], Path]
 STORE = RealStore("fCompact533", OWN_STORES / "forms")
 TRIES = 500 if SOAKS else 40
 UNITS = (27, 29)
@@ -35,12 +33,6 @@ def found(store: Path) -> dict[str, set[str | None]]:
     return files
 
 
-def flip(file: Path, position: int, bit: int = 1) -> None:
-    data = bytearray(file.read_bytes())
-    data[position] ^= bit
-    file.write_bytes(data)
-
-
 def test_the_copies_of_a_broker_are_sound(unpacked: Unpack) -> None:
     findings = check(unpacked(STORE), STORE.broker_conf)[1]
     assert grave(findings) == []
@@ -57,7 +49,9 @@ def test_each_damage_is_found_or_is_in_bytes_that_nobody_reads(store: Path) -> N
         is_queue = "compactionCq" in str(file)
         used = len(before[file].rstrip(b"\0")) if not is_queue else UNITS[int(file.parent.name)] * BATCH_UNIT_SIZE
         position = chance.randrange(used)
-        flip(file, position, 1 << chance.randrange(8))
+        data = bytearray(before[file])
+        data[position] ^= 1 << chance.randrange(8)
+        file.write_bytes(data)
         folder = str(file.parent.relative_to(store))
         damaged = {name for code, names in found(store).items() if code.startswith("COMPACTION") for name in names}
         assert folder in damaged, (seed, folder, position)

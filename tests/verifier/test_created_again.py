@@ -26,6 +26,7 @@ from tests.support.verified import check, grave
 
 STORE = RealStore("fAgain533", OWN_STORES / "forms")
 TREE, NOW = "consumequeue", 1_700_000_000_000
+SIZES = f"mappedFileSizeCommitLog={1 << 16}\nmappedFileSizeConsumeQueue=2000\n"
 
 
 def test_it_is_sound_and_may_be_started(unpacked: Unpack, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,7 +91,7 @@ def test_a_queue_without_messages_since_then_is_deleted_too(is_deleted: bool, tm
         (folder / f"{0:020d}").write_bytes(unit + bytes(2000 - len(unit)))
     (tmp_path / "config").mkdir()
     (tmp_path / "config/topics.json").write_text(json.dumps({"topicConfigTable": {"g": {"topicName": "g"}}}))
-    (tmp_path / "broker.conf").write_text(f"mappedFileSizeCommitLog={1 << 16}\nmappedFileSizeConsumeQueue=2000\n")
+    (tmp_path / "broker.conf").write_text(SIZES)
     found = {
         (one.code, one.queue_id) for one in check(tmp_path, tmp_path / "broker.conf")[1] if one.queue_id is not None
     }
@@ -119,7 +120,7 @@ def test_what_a_crash_brings_back_of_a_deleted_topic_is_no_loss(version: str, is
     (tmp_path / "config").mkdir()
     topics = {} if is_deleted else {"g": {"topicName": "g"}}
     (tmp_path / "config/topics.json").write_text(json.dumps({"topicConfigTable": topics}))
-    (tmp_path / "broker.conf").write_text(f"mappedFileSizeCommitLog={1 << 16}\nmappedFileSizeConsumeQueue=2000\n")
+    (tmp_path / "broker.conf").write_text(SIZES)
     (tmp_path / "abort").touch()
     quick, full = (
         store_state(str(tmp_path), version, str(tmp_path / "broker.conf"), full=full).boots[0] for full in (False, True)
@@ -141,7 +142,7 @@ def test_a_name_that_is_no_folder_has_no_first_unit(topic: bytes, tmp_path: Path
     file.parent.mkdir(parents=True)
     file.write_bytes(struct.pack(">qiq", offset, writer.next_offset - offset, 0))
     conf = tmp_path / "broker.conf"
-    conf.write_text(f"mappedFileSizeCommitLog={1 << 16}\nmappedFileSizeConsumeQueue=2000\n")
+    conf.write_text(SIZES)
     assert {one.code for one in check(folder, conf)[1]} == {"TOPIC_NAME"}
     (folder / "config").mkdir()
     (folder / "config/topics.json").write_text(json.dumps({"topicConfigTable": {"good": {"topicName": "good"}}}))

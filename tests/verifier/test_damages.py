@@ -12,12 +12,7 @@ from tests.support.stores import OWN_STORES, RealStore, Unpack
 from tests.support.verified import Bench, check, grave
 
 
-@pytest.fixture(params=DAMAGES, ids=str)
-def case(request: pytest.FixtureRequest) -> Damage:
-    entry: Damage = request.param
-    return entry
-
-
+@pytest.mark.parametrize("case", DAMAGES, ids=str)
 def test_a_damage_is_named_with_code_and_place(case: Damage, unpacked: Unpack, tmp_path: Path) -> None:
     bench = Bench.of(unpacked(RealStore(case.store, OWN_STORES)), case.store, tmp_path)
     file, position = case.do(bench)

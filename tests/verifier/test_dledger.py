@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.dledger import SEGMENT, STORE, heads
 from tests.support.in_process import read_rows
 from tests.support.soak import SOAKS
-from tests.support.stores import OWN_STORES, RealStore
 from tests.support.verified import check, grave
 
-STORE = RealStore("fDledger533", OWN_STORES / "forms")
 TRIES, EACH = 500 if SOAKS else 40, 50
-SEGMENT, END, HEAD_SIZE, UNIT_SIZE = 300_140, 403_297, 48, 32
+END, HEAD_SIZE, UNIT_SIZE = 403_297, 48, 32
 NEVER_READ = range(32, 44)
 """Bytes of a head that brokers write as zeros and never read: channel, chain CRC, body CRC."""
 SEEN = ("topic", "queue_id", "queue_offset", "commit_log_offset", "body", "tags", "keys", "unique_key")
@@ -32,11 +31,8 @@ def index_file(store: Path) -> Path:
     return store / "dledger-n0" / "index" / ("0" * 20)
 
 
-def heads(store: Path) -> list[int]:
-    """The offsets of the entries, by the index that the broker wrote."""
-    with index_file(store).open("rb") as file:
-        units = struct.iter_unpack(">iqiqq", file.read(UNIT_SIZE * 400))
-        return [position for magic, position, *_ in units if magic]
+def offsets(store: Path) -> list[int]:
+    return [offset for offset, *_ in heads(store)]
 
 
 def change(file: Path, position: int, content: bytes) -> bytes:
@@ -75,7 +71,7 @@ def test_a_real_node_is_sound(store: Path) -> None:
 
 @pytest.mark.parametrize("first", range(0, TRIES, EACH))
 def test_every_damage_is_found_or_cannot_be_seen(first: int, store: Path) -> None:
-    sound, of_entries, counts = Counter(map(seen, read_rows(path=str(store)))), heads(store), Counter[str]()
+    sound, of_entries, counts = Counter(map(seen, read_rows(path=str(store)))), offsets(store), Counter[str]()
     missed = []
     for seed in range(first, min(first + EACH, TRIES)):
         chance = random.Random(seed)
@@ -106,7 +102,7 @@ def test_every_damage_is_found_or_cannot_be_seen(first: int, store: Path) -> Non
 
 def test_entries_after_the_end_of_the_log_are_lost(store: Path) -> None:
     """Only the node's checkpoint, or only its index, says that there were more."""
-    *_, before_last, last = heads(store)
+    *_, before_last, last = offsets(store)
     file, position = segment(store, last)
     entry = change(file, position, bytes(END - last))
     checkpoint = store / "dledger-n0" / "checkpoint"
@@ -123,7 +119,7 @@ def test_entries_after_the_end_of_the_log_are_lost(store: Path) -> None:
 
 def test_terms_and_indexes_that_do_not_follow_are_named(store: Path) -> None:
     """In an older segment, whose messages are read all the same; a boot cuts the log there."""
-    of_entries = heads(store)
+    of_entries = offsets(store)
     for field, value in ((8, 99), (16, -1)):
         file, position = segment(store, of_entries[100])
         before = change(file, position + field, struct.pack(">q", value))

@@ -10,21 +10,13 @@ from threading import Timer
 import pytest
 
 from spark_mq.io.location import Location
-from spark_mq.job.tasks import LocalTasks
-from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.store_lock import store_lock
-from spark_mq.verifier.check import VerifyRequest, check_store
-from spark_mq.verifier.codes import CODES, Severity
-from tests.support.stores import OWN_STORES, RealStore, Unpack
-from tests.support.verified import Appending, Bench
+from tests.support.verified import Bench, check, grave
 
 
 @pytest.mark.parametrize(("appends", "is_silent"), [(True, True), (False, False)])
-def test_what_is_newer_than_the_end_is_left_out(
-    appends: bool, is_silent: bool, unpacked: Unpack, tmp_path: Path
-) -> None:
+def test_what_is_newer_than_the_end_is_left_out(appends: bool, is_silent: bool, bench: Bench) -> None:
     """Queues and index have units and entries of messages that come into the log only later, or never."""
-    bench = Bench.of(unpacked(RealStore("workload-533", OWN_STORES)), "workload-533", tmp_path)
     last = sorted(fact["offset"] for fact in bench.messages)[-20]
     file, position = bench.segment(last)
     whole = (bench.path / file).read_bytes()
@@ -39,28 +31,18 @@ def test_what_is_newer_than_the_end_is_left_out(
         if appends:
             (bench.path / file).write_bytes(whole)
 
-    work = tmp_path / "work"
-    work.mkdir()
-    conf = BrokerConf.of(str(bench.packed.broker_conf))
-    request = VerifyRequest(Location.resolve(str(bench.path)), conf)
-    checked = check_store(request, Location.resolve(str(work)), Appending(LocalTasks(1), append=append))
-    found = {code for code in checked.report.counts if CODES[code].severity != Severity.NOTE}
-    assert (found == set()) == is_silent, found
+    found = grave(check(bench.path, bench.packed.broker_conf, append=append)[1])
+    assert (found == []) == is_silent, found
 
 
 @pytest.mark.parametrize("is_running", [True, False])
-def test_a_broker_that_runs_has_time_to_write_units(is_running: bool, unpacked: Unpack, tmp_path: Path) -> None:
+def test_a_broker_that_runs_has_time_to_write_units(is_running: bool, bench: Bench, tmp_path: Path) -> None:
     """The log is whole, and a queue's first file comes a moment after its messages."""
-    bench = Bench.of(unpacked(RealStore("workload-533", OWN_STORES)), "workload-533", tmp_path)
     (bench.path / "abort").touch()
     folder = bench.path / "consumequeue" / "RetryDemo" / "0"
     later = tmp_path / "later"
     folder.rename(later)
     timer = Timer(0.3, lambda: later.rename(folder))
-    work = tmp_path / "work"
-    work.mkdir()
-    conf, store = BrokerConf.of(str(bench.packed.broker_conf)), Location.resolve(str(bench.path))
-    runner = Appending(LocalTasks(1), append=timer.start if is_running else list)
-    with store_lock(store) if is_running else nullcontext():
-        checked = check_store(VerifyRequest(store, conf), Location.resolve(str(work)), runner)
-    assert ("QUEUE_MISSING" in checked.report.counts) != is_running
+    with store_lock(Location.resolve(str(bench.path))) if is_running else nullcontext():
+        report, _ = check(bench.path, bench.packed.broker_conf, append=timer.start if is_running else list)
+    assert ("QUEUE_MISSING" in report.counts) != is_running

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rocksdict import Options, Rdict
+from rocksdict import Rdict
 
-from tests.support.rocksdb import ALL_IN_ROCKS
+from tests.support.rocksdb import ALL_IN_ROCKS, cut_manifest, flip_tables, opened
 from tests.support.verified import check
 
 HOUR = 3_600_000
@@ -40,11 +40,8 @@ def _put(key: bytes, time: int = FACT["storeTimestamp"]) -> Change:
 
 
 def changed(store: Path, change: Change) -> None:
-    folder = str(store / "rocksdbstore")
-    families = {name: Options(raw_mode=True) for name in Rdict.list_cf(folder, Options(raw_mode=True))}
-    database = Rdict(folder, Options(raw_mode=True), families)
-    change(database)
-    database.close()
+    with opened(store / "rocksdbstore") as database:
+        change(database)
 
 
 @pytest.mark.parametrize(
@@ -105,29 +102,16 @@ def test_an_index_that_begins_later_has_a_note(tmp_path: Path) -> None:
     assert any(f"from commit log offset {first} on" in (one.found or "") for one in findings)
 
 
-def _flip(folder: Path) -> None:
-    table = max(folder.glob("*.sst"), key=lambda path: path.stat().st_size)
-    data = bytearray(table.read_bytes())
-    data[100] ^= 1
-    table.write_bytes(data)
-
-
-def _cut(folder: Path) -> None:
-    (manifest,) = folder.glob("MANIFEST-*")
-    manifest.write_bytes(manifest.read_bytes()[:250])
-
-
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (_flip, "RocksDB does not"),
-        (_cut, ".sst"),
+        (flip_tables, "RocksDB does not"),
+        (cut_manifest, ".sst"),
         (lambda folder: (folder / "CURRENT").unlink(), "RocksDB does not open"),
     ],
     ids=["table", "list of tables", "no list of tables"],
 )
 def test_a_database_that_is_damaged_is_a_finding(damage: Callable[[Path], None], said: str, tmp_path: Path) -> None:
-    """A cut MANIFEST makes an older database, without an error."""
     store = ALL_IN_ROCKS.unpack(tmp_path)
     damage(store / "rocksdbstore")
     _, findings = check(store, ALL_IN_ROCKS.broker_conf)

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from rocksdict import Options, Rdict
 
 from spark_mq.cli.exit_status import FAILED
 from spark_mq.cli.main import main
 from spark_mq.errors import UnsupportedStoreError
 from spark_mq.indexer import queue_runs
-from spark_mq.io.location import Location
-from spark_mq.io.rocksdb import RocksDatabase
 from spark_mq.lifecycle.consumer_progress import consumer_progress_rows
 from spark_mq.lifecycle.life.life import life
 from spark_mq.lifecycle.why_not_consumed import NotConsumed, why_not_consumed
@@ -27,9 +23,9 @@ from spark_mq.store.message_store import MessageStore
 from tests.support.rebuilt import rebuild_here
 from tests.support.repaired import repair_here
 from tests.support.restored import restore_here
-from tests.support.rocksdb import key_of
+from tests.support.rocksdb import key_of, opened, records
 from tests.support.store_history import cut_log, record_ends
-from tests.support.stores import OWN_STORES, RealStore, Unpack, tree_of
+from tests.support.stores import OWN_STORES, RealStore, Unpack, files_of
 from tests.support.verified import check, grave
 
 STORE = RealStore("fLite550", OWN_STORES / "forms")
@@ -120,13 +116,13 @@ def test_a_rebuild_makes_the_database_and_the_files_of_the_broker(store: Path, t
         made, wanted = (
             {
                 key: value
-                for key, value in entries(folder, family).items()
+                for key, value in records(folder, family).items()
                 if gone not in key and (family == "default" or b"\1min\1" not in key)
             }
             for folder in (rebuilt, store / "consumequeue")
         )
         assert made == wanted
-    assert report.units == len(entries(rebuilt, "default")) == len(entries(store / "consumequeue", "default")) + 1
+    assert report.units == len(records(rebuilt, "default")) == len(records(store / "consumequeue", "default")) + 1
     files = [path.relative_to(rebuilt) for path in rebuilt.rglob("0000000000*")]
     assert {str(path.parent) for path in files} == {"Sensors/0", "Sensors/1", "Short/0", "Short/1"}
     for path in files:
@@ -134,11 +130,6 @@ def test_a_rebuild_makes_the_database_and_the_files_of_the_broker(store: Path, t
     shutil.rmtree(store / "consumequeue")
     shutil.move(rebuilt, store / "consumequeue")
     assert grave(check(store, STORE.broker_conf)[1]) == []
-
-
-def entries(database: Path, family: str) -> dict[bytes, bytes]:
-    with closing(RocksDatabase(Location.resolve(str(database)))) as opened:
-        return dict(opened.items(family))
 
 
 @pytest.mark.parametrize("options", [{"queue_store": "files"}, {"topic": "Sensors"}, {"resume": True}], ids=str)
@@ -190,7 +181,7 @@ def test_a_lost_database_is_found_and_no_boot_of_it_is_predicted(
 def test_messages_are_appended_without_the_database_which_a_repair_makes(store: Path, tmp_path: Path) -> None:
     """A broker that starts puts no unit of the first message after those of the database: so an append is refused."""
     end = record_ends(STORE)[59]
-    head, wanted = cut_log(store, tmp_path / "head", end), entries(store / "consumequeue", "default")
+    head, wanted = cut_log(store, tmp_path / "head", end), records(store / "consumequeue", "default")
     rebuild_here(head, broker_conf=str(STORE.broker_conf))
 
     def append() -> int:
@@ -201,7 +192,7 @@ def test_messages_are_appended_without_the_database_which_a_repair_makes(store: 
     lose_database(head / "consumequeue")
     assert append() == len(STORE.facts("msg")) - 60
     repair_here(head, STORE.broker_conf, apply=True)
-    made = entries(head / "consumequeue", "default")
+    made = records(head / "consumequeue", "default")
     assert {key: value for key, value in made.items() if GONE.encode() not in key} == wanted
     assert grave(check(head, STORE.broker_conf)[1]) == []
 
@@ -217,10 +208,8 @@ def lose_database(folder: Path) -> None:
 
 
 def lose_unit(folder: Path) -> None:
-    families = {family: Options(raw_mode=True) for family in ("default", "offset")}
-    database = Rdict(str(folder), Options(raw_mode=True), families)
-    del database[key_of(SEVERAL, 0, 1)]
-    database.close()
+    with opened(folder) as database:
+        del database[key_of(SEVERAL, 0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -237,20 +226,20 @@ def test_a_repair_makes_the_database_of_lite_topics(
     damage: Callable[[Path], object], does_not_open: bool, store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The units are those of the broker; queue files keep their bytes."""
-    folder, wanted = store / "consumequeue", entries(store / "consumequeue", "default")
+    folder, wanted = store / "consumequeue", records(store / "consumequeue", "default")
     files = {path: path.read_bytes() for path in folder.rglob("0000000000*")}
     damage(folder)
-    damaged = tree_of(store)
+    damaged = files_of(store)
     main(["state", str(store)])
     assert ("A broker may not start" in capsys.readouterr().out) == does_not_open
     words = ["repair", str(store), "--broker-conf", str(STORE.broker_conf)]
     assert main(words) == 0
     assert "a plan for 1 file" in capsys.readouterr().out
     assert main([*words, "--apply"]) == 0
-    made = entries(folder, "default")
+    made = records(folder, "default")
     assert {key: value for key, value in made.items() if GONE.encode() not in key} == wanted
     assert len(made) == len(wanted) + 1  # the message of the expired topic
     assert {path: path.read_bytes() for path in folder.rglob("0000000000*")} == files
     assert grave(check(store, STORE.broker_conf)[1]) == []
     undo_repair(str(store))
-    assert {name: data for name, data in tree_of(store).items() if name != "lock"} == damaged
+    assert files_of(store) == damaged

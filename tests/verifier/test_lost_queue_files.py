@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 
 import pytest
 
-from tests.support.stores import OWN_STORES, RealStore, Unpack
 from tests.support.verified import Bench, check
 
 QUEUE = ("user_activity", 0)
@@ -16,9 +14,8 @@ UNITS = 100
 
 
 @pytest.fixture
-def bench(unpacked: Unpack, tmp_path: Path) -> Bench:
+def bench(bench: Bench) -> Bench:
     """A store in which every message of the second file of a queue is damaged."""
-    bench = Bench.of(unpacked(RealStore("workload-533", OWN_STORES)), "workload-533", tmp_path)
     offsets = [fact["offset"] for fact in bench.messages if (fact["topic"], fact["queueId"]) == QUEUE]
     for offset in sorted(offsets)[UNITS : 2 * UNITS]:
         file, position = bench.segment(offset)

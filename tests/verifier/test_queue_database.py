@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rocksdict import Options, Rdict
+from rocksdict import Rdict
 
 from spark_mq.repairer.changes import undo_repair
 from tests.support.rebuilt import rebuild_here
 from tests.support.repaired import repair_here
-from tests.support.rocksdb import ROCKS, key_of, records
-from tests.support.stores import tree_of
+from tests.support.rocksdb import ROCKS, key_of, opened, records
+from tests.support.stores import files_of
 from tests.support.verified import check
 
 TOPIC, QUEUE = "PaymentLog", 1
@@ -42,11 +42,8 @@ def _delete(offset: int) -> Change:
 
 
 def changed(store: Path, change: Change, name: str = "consumequeue") -> None:
-    families = Rdict.list_cf(str(store / name), Options(raw_mode=True))
-    options = {family: Options(raw_mode=True) for family in families}
-    database = Rdict(str(store / name), Options(raw_mode=True), options)
-    change(database)
-    database.close()
+    with opened(store / name) as database:
+        change(database)
 
 
 def test_a_sound_database(tmp_path: Path) -> None:
@@ -71,7 +68,7 @@ def test_a_damage_is_found_and_made_again(change: Change, code: str, tmp_path: P
     assert {finding.code for finding in findings} == set(code.split())
     code, *_ = code.split()
     assert {finding.file for finding in findings if finding.code == code} == {f"consumequeue/{TOPIC}/{QUEUE}/{0:020d}"}
-    damaged = tree_of(store)
+    damaged = files_of(store)
     (left,) = {one.reason for one in repair_here(store, None).left}
     assert left.endswith("give them (--broker-conf)")
     report = repair_here(store, ROCKS.broker_conf, apply=True)
@@ -82,7 +79,7 @@ def test_a_damage_is_found_and_made_again(change: Change, code: str, tmp_path: P
     )
     assert repair_here(store, ROCKS.broker_conf).actions == ()
     undo_repair(str(store))
-    assert {name: data for name, data in tree_of(store).items() if name != "lock"} == damaged
+    assert files_of(store) == damaged
 
 
 def _put_end(kind: bytes, at: int, offset: int, queue: tuple[str, int] = (TOPIC, QUEUE)) -> Change:

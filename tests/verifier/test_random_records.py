@@ -18,7 +18,7 @@ from rocksdict import Options, Rdict
 from spark_mq.errors import SparkMqError
 from tests.support.doors import Questions, ask
 from tests.support.random_damages import damage_bytes
-from tests.support.rocksdb import ALL_IN_ROCKS, ROCKS
+from tests.support.rocksdb import ALL_IN_ROCKS, ROCKS, opened
 from tests.support.soak import SOAKS
 from tests.support.stores import RealStore
 from tests.support.verified import check, grave
@@ -36,10 +36,8 @@ STORE_TIME = range(20, 28)
 
 def damage_record(folder: Path, chance: random.Random) -> str | None:
     """Change, delete, copy or exchange records of a database; None if that changes nothing that a check reads."""
-    raw = Options(raw_mode=True)
-    names = [name for name in Rdict.list_cf(str(folder), raw) if name == "default" or name == OFFSETS]
-    every = {name: Options(raw_mode=True) for name in Rdict.list_cf(str(folder), raw)}
-    database = Rdict(str(folder), raw, every)
+    names = [name for name in Rdict.list_cf(str(folder), Options(raw_mode=True)) if name in ("default", OFFSETS)]
+    database = opened(folder)
     name = chance.choice(names)
     family = database if name == "default" else database.get_column_family(name)
     records = sorted((bytes(key), bytes(value)) for key, value in family.items())  # type: ignore[arg-type]

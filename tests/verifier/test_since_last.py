@@ -11,16 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from spark_mq.io.location import Location
-from spark_mq.job.tasks import LocalTasks, TaskRunner
-from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.verifier.check import VerifyRequest, check_store
-from spark_mq.verifier.finding import Finding, rows
-from spark_mq.verifier.result import VerifyReport, read_findings
+from spark_mq.verifier.finding import Finding
+from spark_mq.verifier.result import VerifyReport
 from tests.support.rebuilt import rebuild_here
 from tests.support.store_history import cut_log, expire, grow_log, record_ends, settings_of
 from tests.support.stores import WORKLOAD, Unpack
-from tests.support.verified import Appending, grave
+from tests.support.verified import check, grave
 
 NEW_MESSAGES = 40
 TREES = ("consumequeue", "index")
@@ -34,17 +30,12 @@ class History:
     path: Path
     journal: Path
 
-    def check(self, since: bool = True, append: Callable[[], None] | None = None) -> tuple[VerifyReport, list[Finding]]:
+    def check(self, since: bool = True, append: Callable[[], object] = list) -> tuple[VerifyReport, list[Finding]]:
         """The report and the findings of a check, with or without the journal; a broker can append meanwhile."""
-        work = self.path.parent / "work"
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir()
-        journal = Location.resolve(str(self.journal)) if since else None
-        conf = BrokerConf.of(str(WORKLOAD.broker_conf))
-        request = VerifyRequest(Location.resolve(str(self.path)), conf, since_last=journal)
-        runner = TaskRunner(LocalTasks(1)) if append is None else Appending(LocalTasks(1), append=append)
-        checked = check_store(request, Location.resolve(str(work)), runner)
-        return checked.report, list(rows(read_findings(checked.files)))
+        return check(self.path, WORKLOAD.broker_conf, journal=self.journal if since else None, append=append)
+
+    def codes(self, since: bool = True) -> set[str]:
+        return {one.code for one in grave(self.check(since)[1])}
 
     def grow(self, end: int | None = None) -> None:
         """Let the broker's log grow, and its queues and index in place, as a broker lets them grow."""
@@ -232,15 +223,13 @@ def test_rebuilt_queues_are_read_again(history: History) -> None:
 
 def test_lost_files_are_found(history: History) -> None:
     shutil.rmtree(history.path / "consumequeue" / "OrderEvents" / "0")
-    found, expected = ({one.code for one in grave(history.check(since)[1])} for since in (True, False))
-    assert found == expected != set()
+    assert history.codes() == history.codes(since=False) != set()
 
 
 def test_a_new_file_with_old_messages_is_not_trusted(history: History) -> None:
     folder = history.path / "consumequeue" / "OrderEvents"
     shutil.copytree(folder / "0", folder / "9")
-    found, expected = ({one.code for one in grave(history.check(since)[1])} for since in (True, False))
-    assert found == expected != set()
+    assert history.codes() == history.codes(since=False) != set()
 
 
 def test_expired_segments_are_no_change(history: History) -> None:
@@ -257,8 +246,7 @@ def test_a_lost_queue_file_is_found_after_segments_expired(history: History) -> 
     assert not grave(history.check()[1])
     folder = max((file.parent for file in history.files("consumequeue")), key=lambda one: len(list(one.iterdir())))
     sorted(folder.iterdir())[-2].unlink()
-    found, expected = ({one.code for one in grave(history.check(since)[1])} for since in (True, False))
-    assert found == expected != set()
+    assert history.codes() == history.codes(since=False) != set()
 
 
 def test_a_log_that_all_expired_is_read(history: History) -> None:

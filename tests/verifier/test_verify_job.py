@@ -61,11 +61,10 @@ def test_a_quick_check_of_a_sound_store_finds_nothing(
 
 
 def test_more_runs_than_the_driver_holds_give_the_same_findings(
-    spark: SparkSession, unpacked: Unpack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The runs are then read by tasks, also to find the queue files whose messages are all lost."""
     monkeypatch.setattr("spark_mq.indexer.queue_runs._MAX_RUNS_IN_DRIVER", 0)
-    bench = Bench.of(unpacked(RealStore("workload-533", OWN_STORES)), "workload-533", tmp_path)
     (bench.path / "commitlog" / f"{2 * 131072:020d}").unlink()
     _, expected = check(bench.path, bench.packed.broker_conf)
     result = spark_mq.verify(spark, str(bench.path), broker_conf=str(bench.packed.broker_conf))
