@@ -33,7 +33,7 @@ from spark_mq.indexer.stage import StagedLog
 from spark_mq.indexer.staged_files import EntryRange, SplitRow
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
-from spark_mq.io.publish import FileInParts, published
+from spark_mq.io.publish import FileInParts, copy_bytes, published
 from spark_mq.job.tasks import JobContext
 from spark_mq.store.config.broker_conf import NOTHING_TELLS, Sourced
 from spark_mq.store.config.store_paths import INDEX
@@ -48,7 +48,6 @@ from spark_mq.store.index.folder import (
 )
 from spark_mq.store.log.segment_files import CorruptRange
 
-_BLOCK = 4 << 20
 _BLOCK_ENTRIES = 1 << 16
 """Entries that are put together: 1.3 MB, which stay in a processor's cache until they are written."""
 
@@ -308,8 +307,7 @@ class IndexWriter:
         with FileReader(plan.continued) as existing:
             head = np.frombuffer(bytearray(existing.read(0, self.layout.entries_at)), np.uint8)
             stop = self.layout.entries_at + ENTRY_SIZE * (plan.entries_before + 1)
-            for start in range(self.layout.entries_at, stop, _BLOCK):
-                file.write(start, existing.read(start, min(_BLOCK, stop - start)))
+            copy_bytes(existing, file, self.layout.entries_at, stop)
             drop_uncounted(head, existing.read(stop, ENTRY_SIZE), self.layout, str(plan.continued))
         return head
 

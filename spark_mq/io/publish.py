@@ -20,12 +20,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from spark_mq.errors import SparkMqError, StorageError
+from spark_mq.io.file_reader import FileReader
 from spark_mq.io.local import flush_to_disk, make_folders, start_flush
 from spark_mq.io.location import Location
 
 _MAX_IN_MEMORY = 64 << 20
 _FLUSHED_EARLY = 1 << 20
 """Bytes of a write that goes to the disk while the next one is prepared."""
+_COPIED_TOGETHER = 4 << 20
 _LATEST_FILE_TIME = (1 << 32) * 1000
 """Milliseconds; about the year 2106. A store time may be any number, a file's modification time may not."""
 
@@ -35,6 +37,12 @@ class FileInParts(Protocol):
 
     def write(self, position: int, data: bytes | memoryview) -> None:
         """Write bytes at a position; positions without bytes become zeros."""
+
+
+def copy_bytes(source: FileReader, target: FileInParts, start: int, stop: int) -> None:
+    """Copy a range of a file to the same position of another one."""
+    for position in range(start, stop, _COPIED_TOGETHER):
+        target.write(position, source.read(position, min(_COPIED_TOGETHER, stop - position)))
 
 
 def publish(

@@ -30,13 +30,12 @@ from spark_mq.format.record import QUEUE_OFFSET_AT
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
-from spark_mq.io.publish import discard_folder, published
+from spark_mq.io.publish import copy_bytes, discard_folder, published
 from spark_mq.job import Report
 from spark_mq.job.output_committer import WORK_FOLDER
 from spark_mq.job.task_errors import is_full
 from spark_mq.repairer.changes import Backup, Change, ChangeKind
 from spark_mq.repairer.comparison import Comparison, Part, PartState, compare_logs
-from spark_mq.repairer.new_files import copy_bytes
 from spark_mq.repairer.repair import NEW_FILES
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.dledger_log import read_entries

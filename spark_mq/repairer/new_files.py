@@ -26,7 +26,7 @@ from spark_mq.indexer.stage import StagedLog
 from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.local import flush_to_disk, make_folders
 from spark_mq.io.location import Location
-from spark_mq.io.publish import FileInParts, publish, published
+from spark_mq.io.publish import copy_bytes, publish, published
 from spark_mq.job.output_committer import WORK_FOLDER
 from spark_mq.job.tasks import TaskRunner, Tasks
 from spark_mq.repairer.changes import Change, ChangeKind
@@ -174,12 +174,6 @@ def _are_equal(one: Location, other: Location) -> bool:
             bytes(first.read(at, min(_BLOCK, size - at))) == bytes(second.read(at, min(_BLOCK, size - at)))
             for at in range(0, size, _BLOCK)
         )
-
-
-def copy_bytes(source: FileReader, target: FileInParts, start: int, stop: int) -> None:
-    """Copy a range of a file to the same position of another one."""
-    for position in range(start, stop, _BLOCK):
-        target.write(position, source.read(position, min(_BLOCK, stop - position)))
 
 
 def _clamped_checkpoint(checkpoint: Checkpoint, log: StagedLog, end: int, index_end: int) -> Checkpoint:

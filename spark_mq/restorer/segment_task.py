@@ -17,7 +17,7 @@ from spark_mq.format.array_types import Int64s
 from spark_mq.format.record import BLANK_SIZE, MAX_BLANK_SIZE, encode_blank
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
-from spark_mq.io.publish import FileInParts, published
+from spark_mq.io.publish import FileInParts, copy_bytes, published
 from spark_mq.restorer.offset_map import OffsetMap
 from spark_mq.restorer.placement import Piece, SegmentPlan, WrittenSegment
 from spark_mq.restorer.record_columns import ChunkRows
@@ -54,9 +54,7 @@ class SegmentWriter:
             segment = _File(file, plan.base)
             if self.previous is not None and plan.start > plan.base:
                 with FileReader(self.previous) as reader:
-                    size = plan.start - plan.base
-                    for start in range(0, size, PART_SIZE):
-                        file.write(start, reader.read(start, min(PART_SIZE, size - start)))
+                    copy_bytes(reader, file, 0, plan.start - plan.base)
             with ExitStack() as stack:
                 readers = [stack.enter_context(FileReader(piece.chunk.records)) for piece in plan.pieces]
                 for first, stop in places.parts():

@@ -25,7 +25,7 @@ from spark_mq.io.location import Location
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import CHECKPOINT
-from spark_mq.store.config.config_file import files_of_databases, parse_fastjson
+from spark_mq.store.config.config_file import files_of_databases, json_problem
 from spark_mq.store.config.store_kind import Door, check_form, configured_batch_topics
 from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, INDEX
 from spark_mq.store.derived_facts import index_facts, next_offsets, queue_facts
@@ -220,7 +220,7 @@ def readable_files(files: Mapping[str, bytes], source: str) -> dict[str, bytes]:
         problems = []
         for name in (path, path + BACKUP) if _is_json(path, files) else (path,):
             content = files.get(name, b"")
-            problem = _problem(content) if _is_json(path, files) and content.strip() else None
+            problem = json_problem(content) if _is_json(path, files) and content.strip() else None
             if problem is not None:
                 problems.append(f"{name}: {problem}")
             elif content.strip():
@@ -236,15 +236,6 @@ def readable_files(files: Mapping[str, bytes], source: str) -> dict[str, bytes]:
 def _is_json(path: str, files: Mapping[str, bytes]) -> bool:
     """Whether a broker reads the file as JSON (`ConfigManager`@5.3.3): by its name, or because it has a backup."""
     return path.endswith(".json") or path + BACKUP in files
-
-
-def _problem(data: bytes) -> str | None:
-    """Why the content is not a JSON object; None if it is one."""
-    try:
-        content = parse_fastjson(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        return str(error)
-    return None if isinstance(content, dict) else "it does not contain a JSON object"
 
 
 def _versions_of(store: Location, tagged: TaggedRanges | None = None) -> BrokerVersions | None:

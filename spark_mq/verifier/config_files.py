@@ -19,10 +19,10 @@ from spark_mq.store.config.config_file import (
     ConsumerOffset,
     configured_topics,
     is_configured,
+    json_problem,
     load_config,
     load_consumer_offsets,
     parse_delay_offsets,
-    parse_fastjson,
     read_config,
 )
 from spark_mq.store.config.epochs import EPOCH_FILE, EpochFile
@@ -150,10 +150,4 @@ def _problems(store: Location) -> Iterator[pa.RecordBatch]:
 def _unreadable(file: Location) -> str | None:
     """Why a file is not JSON, empty text if it has no content; None if it is."""
     data = file.read_bytes()
-    if not data.strip():
-        return ""
-    try:
-        content = parse_fastjson(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        return str(error)
-    return None if isinstance(content, dict) else "no JSON object"
+    return json_problem(data) if data.strip() else ""

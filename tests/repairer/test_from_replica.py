@@ -240,7 +240,7 @@ def test_what_the_replica_wrote_after_its_end_is_not_taken(store: Bench, replica
 
 
 MOMENTS = [
-    ("spark_mq.repairer.new_files:copy_bytes", "", 3),
+    ("spark_mq.io.publish:copy_bytes", "", 3),
     ("os:link", "/commitlog/", 2),
     ("os:replace", "/.spark_mq/repair/", 5),
     ("spark_mq.repairer.changes:flush_to_disk", "", 4),

@@ -236,6 +236,15 @@ def files_of_databases(store: Location) -> tuple[dict[str, bytes], set[str]]:
     return files, folders
 
 
+def json_problem(data: bytes) -> str | None:
+    """Why the content of a file is not a JSON object; None if it is one."""
+    try:
+        content = parse_fastjson(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        return str(error)
+    return None if isinstance(content, dict) else "it does not contain a JSON object"
+
+
 def as_integer(value: object, bits: int) -> int:
     """A value of the file as a signed integer of `bits` bits."""
     if not isinstance(value, int | str):
