@@ -100,7 +100,10 @@ class QueueTimes:
         if found is None:
             return 0
         if found.exact is not None:
-            return self._end_of_run(found.exact, timestamp, floor, ceiling, -1 if is_lower else 1)
+            offset, step = found.exact, -1 if is_lower else 1
+            while floor <= offset + step <= ceiling and self._time(offset + step) == timestamp:
+                offset += step
+            return offset
         return _offset_or_before(file, found.right if is_lower else found.left)
 
     def _halve(self, timestamp: int, file: QueueFile, low: int, high: int) -> _Neighbours | None:
@@ -123,11 +126,6 @@ class QueueTimes:
             else:
                 low, found.left, found.left_time = middle + 1, middle, time
         return found
-
-    def _end_of_run(self, offset: int, timestamp: int, floor: int, ceiling: int, step: int) -> int:
-        while floor <= offset + step <= ceiling and self._time(offset + step) == timestamp:
-            offset += step
-        return offset
 
     def _stop(self, file: QueueFile) -> int:
         return min(file.first + file.count, self._max_offset)
