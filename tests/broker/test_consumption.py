@@ -179,7 +179,8 @@ def test_mqadmin_finds_the_same_messages_of_a_life(consumption: Consumption) -> 
 
 def test_the_progress_of_groups_is_that_of_mqadmin(consumption: Consumption) -> None:
     at = time.time_ns() // 1_000_000
-    rows = {(row["consumer_group"], row["topic"]): row for row in progress_of(consumption, at)}
+    progress = consumer_progress_rows(consumption.store, at=at).to_pylist()
+    rows = {(row["consumer_group"], row["topic"]): row for row in progress}
     said = 0
     for group, text in consumption.progress.items():
         queues: dict[str, list[list[str]]] = {}
@@ -213,10 +214,6 @@ def test_the_progress_of_groups_is_that_of_mqadmin(consumption: Consumption) -> 
     assert row["group_dead_letters"] == fates["DEAD"] + fates["DEAD_AT_ONCE"]
     if fates["POPPED_TWICE"]:
         assert rows["GID_popping", "%RETRY%GID_popping_PopDemo"]["state"] == "CAUGHT_UP"
-
-
-def progress_of(consumption: Consumption, at: int) -> list[dict[str, Any]]:
-    return list(consumer_progress_rows(consumption.store, at=at).to_pylist())
 
 
 def test_retries_have_the_fates_that_the_consumer_chose(consumption: Consumption) -> None:

@@ -11,7 +11,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,7 +120,8 @@ class Streams:
                 reading()
             self.errors.append(str(lost.value))
         logger, handler = logging.getLogger("spark_mq.live"), logging.Handler()
-        handler.addFilter(own_records(threading.get_ident()))  # other brokers run at the same time
+        thread = threading.get_ident()
+        handler.addFilter(lambda record: record.thread == thread)  # other brokers run at the same time
         handler.emit = lambda record: self.warnings.append(record.getMessage())  # type: ignore[method-assign]
         logger.addHandler(handler)
         end = lenient.latestOffset(self._start, None)
@@ -130,10 +131,6 @@ class Streams:
     def _read(self, reader: Any, partitions: Sequence[Any]) -> list[tuple[int, int]]:
         rows = [row for one in partitions for batch in reader.read(one) for row in batch.to_pylist()]
         return sorted((row["queue_id"], row["queue_offset"]) for row in rows)
-
-
-def own_records(thread: int) -> Callable[[logging.LogRecord], bool]:
-    return lambda record: record.thread == thread
 
 
 def expired_by_broker(case: Case, store: Path, settings: Mapping[str, str]) -> tuple[set[str], Streams | None]:

@@ -84,13 +84,6 @@ class Page:
         """The page as it is printed."""
         return base64.b64decode(self.ask("Page.printToPDF", printBackground=True)["data"])
 
-    def picture(self, height: int) -> bytes:
-        """A PNG of the page from its top."""
-        width = self.run("innerWidth")
-        clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
-        answer = self.ask("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
-        return base64.b64decode(answer["data"])
-
 
 @contextmanager
 def browser_page(folder: Path) -> Iterator[Page]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.index_file import HEADER_SIZE
-from spark_mq.format.record import Record, decode_record
+from spark_mq.format.record import decode_record
 from spark_mq.store.config.broker_conf import BrokerConf
 from tests.support.rebuilt import rebuild_here
 from tests.support.stores import RealStore, tree_of
@@ -331,14 +331,10 @@ def with_right_crcs(record: bytes) -> bytes:
         return record
     data = bytearray(record)
     data[8:12] = struct.pack(">i", zlib.crc32(decoded.body) & 0x7FFFFFFF)
-    if _has_crc(decoded):
+    if decoded.properties[-len(_CRC_NAME) - _CRC_SIZE :].startswith(_CRC_NAME):
         crc = zlib.crc32(data[: -len(_CRC_NAME) - _CRC_SIZE]) & 0x7FFFFFFF
         data[-_CRC_SIZE:] = str(crc)[::-1].ljust(_CRC_SIZE - 1, "0").encode() + b"\2"
     return bytes(data)
-
-
-def _has_crc(record: Record) -> bool:
-    return record.properties[-len(_CRC_NAME) - _CRC_SIZE :].startswith(_CRC_NAME)
 
 
 def _no_place() -> list[str]:
