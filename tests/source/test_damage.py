@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.errors import PythonException
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -353,12 +353,12 @@ def test_bodies_that_are_broken_cut_or_too_large_are_null_with_a_reason(tmp_path
     assert sum("longer than the limit" in (reason or "") for reason in reasons) == len(CODECS)
 
 
-def test_spark_gives_the_rows_of_the_reader(spark: SparkSession, damaged: Damaged) -> None:
-    frame = spark.read.format("rocketmq").option("checkCrc", "true").load(str(damaged.path))
+def test_engines_give_the_rows_of_the_reader(engine: SparkSession, damaged: Damaged) -> None:
+    frame = engine.read.format("rocketmq").option("checkCrc", "true").load(str(damaged.path))
     rows = sorted(frame.toArrow().to_pylist(), key=lambda row: row["commit_log_offset"])
     expected = read(damaged.path, MESSAGE_SCHEMA.names, checkCrc="true").sort_by("commit_log_offset").to_pylist()
     assert rows == expected
     first = next(place for place in expected_places(damaged.log) if place[0] != "RECORD")
-    failing = spark.read.format("rocketmq").schema("topic STRING").option("mode", "FAILFAST").load(str(damaged.path))
-    with pytest.raises(PythonException, match=rf"{first[2]} bytes from commit log offset {first[1]}: "):
+    failing = engine.read.format("rocketmq").schema("topic STRING").option("mode", "FAILFAST").load(str(damaged.path))
+    with pytest.raises(PySparkException, match=rf"{first[2]} bytes from commit log offset {first[1]}: "):
         failing.where("topic IS NULL").limit(1).collect()

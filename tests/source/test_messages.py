@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import spark_partition_id
 
-from spark_mq.format.record import Record, encode_blank
 from tests.support.stores import OWN_STORES, PROJECT, SAME, WORKLOAD, RealStore, Unpack, stores_in, usual_stores
 
 TRANSACTION_TYPES = ("NONE", "PREPARED", "COMMIT", "ROLLBACK")
@@ -126,75 +124,6 @@ def test_an_empty_commit_log_is_an_empty_table(engine: SparkSession, tmp_path: P
     assert read(engine, tmp_path).count() == 0
 
 
-class TestDamage:
-    """Segments of plain records, one of them damaged; sizes are chosen so that each record is known."""
-
-    @pytest.fixture
-    def store(self, tmp_path: Path) -> Path:
-        """Two segments; record 3 of the first one has a broken magic number."""
-        (tmp_path / "commitlog").mkdir()
-        first = bytearray(plain_log(0, 10))
-        first[3 * RECORD_SIZE + 4] ^= 0xFF
-        segment = bytes(first) + encode_blank(4096 - len(first))
-        (tmp_path / "commitlog" / f"{0:020d}").write_bytes(segment)
-        (tmp_path / "commitlog" / f"{4096:020d}").write_bytes(plain_log(4096, 2, first=10).ljust(4096, b"\0"))
-        return tmp_path
-
-    def test_permissive_gives_a_row_for_the_corrupt_range(self, engine: SparkSession, store: Path) -> None:
-        found = rows(read(engine, store))
-        corrupt = [row for row in found if row["_corrupt_record"]]
-        assert len(found) == 12
-        assert [(row["commit_log_offset"], row["store_size"]) for row in corrupt] == [(3 * RECORD_SIZE, RECORD_SIZE)]
-        assert corrupt[0]["_corrupt_record"].startswith("BAD_MAGIC: ")
-        assert {name for name, value in corrupt[0].items() if value is not None} == {
-            "commit_log_offset",
-            "store_size",
-            "_corrupt_record",
-        }
-
-    def test_dropmalformed_gives_none(self, engine: SparkSession, store: Path) -> None:
-        assert len(rows(read(engine, store, mode="DROPMALFORMED"))) == 11
-
-    def test_failfast_names_file_and_offset(self, engine: SparkSession, store: Path) -> None:
-        place = rf"{0:020d}: {RECORD_SIZE} bytes from commit log offset {3 * RECORD_SIZE}"
-        with pytest.raises(PySparkException, match=place):
-            read(engine, store, mode="FAILFAST").collect()
-
-    def test_a_missing_middle_segment_is_a_row(self, engine: SparkSession, store: Path) -> None:
-        shutil.move(store / "commitlog" / f"{4096:020d}", store / "commitlog" / f"{12288:020d}")
-        (store / "commitlog" / f"{12288:020d}").write_bytes(plain_log(12288, 1).ljust(4096, b"\0"))
-        missing = [row for row in rows(read(engine, store)) if (row["_corrupt_record"] or "").startswith("MISSING")]
-        assert [(row["commit_log_offset"], row["store_size"]) for row in missing] == [(4096, 8192)]
-
-    def test_a_bomb_becomes_null_with_a_reason(self, engine: SparkSession, tmp_path: Path) -> None:
-        import zlib
-
-        bomb = zlib.compress(bytes(80 << 20), 9)
-        record = Record(topic=b"orders", body=bomb, sys_flag=0x1, store_timestamp=1).encode()
-        (tmp_path / "commitlog").mkdir()
-        (tmp_path / "commitlog" / f"{0:020d}").write_bytes(record.ljust(1 << 20, b"\0"))
-        (row,) = rows(read(engine, tmp_path))
-        assert row["body"] is None
-        assert row["_corrupt_record"].startswith("BODY: the body is longer than the limit")
-
-
-RECORD_SIZE = Record(topic=b"orders", body=b"0123456789").size
-
-
-def plain_log(base: int, count: int, first: int = 0) -> bytes:
-    """Records of one size, one after the other, from commit log offset `base` on."""
-    return b"".join(
-        Record(
-            topic=b"orders",
-            body=b"0123456789",
-            queue_offset=first + index,
-            commit_log_offset=base + index * RECORD_SIZE,
-            store_timestamp=1_795_000_000_000 + first + index,
-        ).encode()
-        for index in range(count)
-    )
-
-
 def test_with_the_settings_of_conf_an_error_begins_with_what_to_do(spark: SparkSession, tmp_path: Path) -> None:
     name = "spark.sql.execution.pyspark.udf.hideTraceback.enabled"
     lines = (PROJECT / "conf" / "spark-defaults.conf").read_text().splitlines()
@@ -206,3 +135,38 @@ def test_with_the_settings_of_conf_an_error_begins_with_what_to_do(spark: SparkS
     finally:
         spark.conf.unset(name)
     assert "nosuch does not exist: give the broker's store directory" in " ".join(str(raised.value).splitlines()[:2])
+
+
+def test_a_view_of_a_store_works_and_a_table_names_the_view(spark: SparkSession, unpacked: Unpack) -> None:
+    options = f"USING rocketmq OPTIONS (path '{unpacked(WORKLOAD)}')"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW store_messages {options}")
+    assert spark.table("store_messages").count() == len(WORKLOAD.facts("msg"))
+    with pytest.raises(PySparkException, match="use CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE store_table {options}")
+    # With columns, Spark does not ask the data source before the table is read.
+    spark.sql(f"CREATE TABLE store_columns (topic STRING) {options}")
+    try:
+        with pytest.raises(PySparkException, match="use CREATE TEMPORARY VIEW"):
+            spark.table("store_columns").collect()
+    finally:
+        spark.sql("DROP TABLE store_columns")
+    assert unpacked(WORKLOAD).is_dir()
+
+
+@pytest.mark.parametrize(
+    ("names", "table", "message"),
+    [
+        (["dledger-n0/data/" + "0" * 20, "dledger-n1/data/" + "0" * 20], "messages", "several DLedger nodes"),
+        (["commitlog/" + "0" * 20, "consumequeue/CURRENT", "consumequeue/MANIFEST-000005"], "queues", "RocksDB"),
+        (["commitlog/" + "0" * 20, "commitlog/append-unfinished"], "messages", "appended"),
+    ],
+)
+def test_a_read_of_a_store_that_is_not_read_fails(
+    spark: SparkSession, tmp_path: Path, names: list[str], table: str, message: str
+) -> None:
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(bytes(4096))
+    frame = spark.read.format("rocketmq").option("table", table).load(str(tmp_path))
+    with pytest.raises(PySparkException, match=message):
+        frame.collect()
