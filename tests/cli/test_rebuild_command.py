@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -20,7 +20,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_mq.cli.exit_status import DAMAGED, FAILED, NOT_UNDERSTOOD
-from spark_mq.cli.main import main
 from spark_mq.format.index_file import read_entries
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import OutputCommitter, output_lock
@@ -29,15 +28,12 @@ from spark_mq.testing import LogWriter
 from tests.support.index_stores import layout_of
 from tests.support.paused_process import environment, killed, paused, spark_mq
 from tests.support.rebuilt import rebuild_here, rebuild_process
+from tests.support.said import Run
 from tests.support.soak import SOAKS
 from tests.support.store_history import cut_log, expire, grow_log, record_ends
 from tests.support.stores import OWN_STORES, Unpack, index_of, stores_in, tree_of
 
 STORE = next((store for store in stores_in(OWN_STORES) if store.name.startswith("workload")), None)
-
-
-def run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, env=environment(), check=False, timeout=300)
 
 
 SETTINGS: dict[str, Any] = {"split_size": 16 << 10, "broker_conf": "" if STORE is None else str(STORE.broker_conf)}
@@ -53,36 +49,27 @@ def store(unpacked: Unpack) -> Path:
     return unpacked(STORE)
 
 
-Command = Callable[..., int]
-"""Runs the command in this process, with the given words; gives its exit status."""
-
-
 @pytest.fixture
-def spark_command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Command:
+def spark_command(run: Run, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs the command in the tests' own session."""
-
-    @contextmanager
-    def session(name: str, **settings: Any) -> Iterator[SparkSession]:
-        yield spark
-
-    monkeypatch.setattr("spark_mq.cli.spark.spark_session", session)
-    return lambda *arguments: main(["rebuild", "--engine", "spark", *map(str, arguments)])
+    monkeypatch.setattr("spark_mq.cli.spark.spark_session", lambda *_, **_how: nullcontext(spark))
+    return partial(run, "rebuild", "--engine", "spark")
 
 
 @pytest.fixture
-def command() -> Command:
+def command(run: Run) -> Run:
     """Runs the command as it is, without Spark."""
-    return lambda *arguments: main(["rebuild", *map(str, arguments)])
+    return partial(run, "rebuild")
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_command_rebuilds_and_reports(
-    engine: str, request: pytest.FixtureRequest, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    engine: str, request: pytest.FixtureRequest, store: Path, tmp_path: Path
 ) -> None:
     assert STORE is not None
-    command: Command = request.getfixturevalue("spark_command" if engine == "spark" else "command")
-    assert command(store, "--output", tmp_path, "--json", "--quiet", "--broker-conf", STORE.broker_conf) == 0
-    report = json.loads(capsys.readouterr().out)
+    command: Run = request.getfixturevalue("spark_command" if engine == "spark" else "command")
+    said = command(store, "--output", tmp_path, "--json", "--quiet", "--broker-conf", STORE.broker_conf)
+    report = said.report
     assert report["engine"] == engine
     assert report["messages"] == len(STORE.facts("msg"))
     assert f"index files: 100 slots and 500 entries each ({STORE.broker_conf})" in report["settings"]
@@ -91,25 +78,25 @@ def test_the_command_rebuilds_and_reports(
 
 
 def test_a_dry_run_says_what_would_be_done_and_changes_nothing(
-    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: Run, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The full index files of the store show their slots and entries, so no settings file is needed."""
     assert STORE is not None
     before = tree_of(store)
     monkeypatch.setattr("spark_mq.cli.spark.spark_session", mock.Mock(side_effect=AssertionError("Spark starts")))
-    assert main(["rebuild", str(store), "--replace", "--dry-run", "--json"]) == 0
-    plan = json.loads(capsys.readouterr().out)
+    plan = command(store, "--replace", "--dry-run", "--json").report
     assert plan["replaced"] == plan["trees"] == ["consumequeue", "index"]
     assert plan["segments"] == len(list((store / "commitlog").iterdir()))
     assert [setting for setting in plan["settings"] if "100 slots and 500 entries" in setting]
     assert 0 < plan["room_needed"] < plan["room_free"]
-    assert main(["rebuild", str(store), "--resume", "--topic", "OrderEvents", "--dry-run"]) == 0
-    assert f"continues  {store}/consumequeue/OrderEvents" in capsys.readouterr().out
+    said = command(store, "--resume", "--topic", "OrderEvents", "--dry-run")
+    assert f"continues  {store}/consumequeue/OrderEvents" in said.out
     assert tree_of(store) == before
 
 
 def test_unknown_arguments_exit_with_status_2() -> None:
-    assert run(spark_mq("rebuild", "store", "--frobnicate")).returncode == NOT_UNDERSTOOD
+    command = spark_mq("rebuild", "store", "--frobnicate")
+    assert subprocess.run(command, capture_output=True, env=environment(), check=False).returncode == NOT_UNDERSTOOD
 
 
 KILLS = 5 if SOAKS else 1
@@ -246,18 +233,15 @@ def test_an_interrupt_is_one_line_and_leaves_the_work(engine: str, store: Path, 
     assert not (output / ".spark_mq").exists()
 
 
-def test_skipped_damage_has_a_status_of_its_own_and_names_queue_offsets(
-    command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_skipped_damage_has_a_status_of_its_own_and_names_queue_offsets(command: Run, tmp_path: Path) -> None:
     log = LogWriter(segment_size=1 << 16)
     for number in range(6):
         log.append(1_795_000_000_000 + number, queue_offset=number)
     log.segments[0][log.offsets[2] + 4] ^= 0xFF
     log.write(tmp_path / "store")
     words = [tmp_path / "store", "--output", tmp_path / "out", "--quiet", "--assume-defaults"]
-    assert command(*words) == FAILED
-    assert command(*words, "--mode", "permissive") == DAMAGED
-    out = capsys.readouterr().out
+    command(*words, status=FAILED)
+    out = command(*words, "--mode", "permissive", status=DAMAGED).out
     assert re.search(r"skipped +\S+/0: queue offset 2 has no message$", out, re.MULTILINE), out
 
 
@@ -276,13 +260,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", disk], check=True)
 
 
-def test_a_full_disk_is_one_line_that_says_how_to_continue(
-    spark_command: Command, store: Path, small_disk: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_full_disk_is_one_line_that_says_how_to_continue(spark_command: Run, store: Path, small_disk: Path) -> None:
     """A task of Spark meets it."""
     output = small_disk / "out"
-    assert spark_command(store, "--output", output, "--quiet", *AS_FINISHED) == FAILED
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = spark_command(store, "--output", output, "--quiet", *AS_FINISHED, status=FAILED).err.splitlines()
     assert line.startswith(f"spark-mq: the disk of {output} is full, ")
     assert re.search(r"the job needs about [\d.]+ [KM]iB there in all\. .*--resume", line)
     subprocess.run(["mount", "-o", "remount,size=50m", small_disk], check=True)
@@ -290,19 +271,17 @@ def test_a_full_disk_is_one_line_that_says_how_to_continue(
     assert tree_of(output / "consumequeue") == tree_of(store / "consumequeue")
 
 
-def test_the_second_job_on_an_output_is_refused(
-    command: Command, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_second_job_on_an_output_is_refused(command: Run, store: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     with output_lock(Location.resolve(str(output))):
-        assert command(store, "--output", output, "--quiet", *AS_FINISHED) == FAILED
+        said = command(store, "--output", output, "--quiet", *AS_FINISHED, status=FAILED)
         assert list(output.iterdir()) == []
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = said.err.splitlines()
     assert line.startswith(f"spark-mq: --output {output}: another job writes into this folder")
 
 
 def test_a_full_or_read_only_disk_leaves_the_files_that_would_be_replaced(
-    command: Command, store: Path, small_disk: Path, capsys: pytest.CaptureFixture[str]
+    command: Run, store: Path, small_disk: Path
 ) -> None:
     """In place, with `--replace`: first the disk is full, then read-only, then neither."""
     place = small_disk / "store"
@@ -316,12 +295,10 @@ def test_a_full_or_read_only_disk_leaves_the_files_that_would_be_replaced(
     before = tree_of(place)
     remount(f"size={(shutil.disk_usage(small_disk).used >> 10) + 60}k")
     words = [place, "--replace", "--quiet", *AS_FINISHED]
-    assert command(*words) == FAILED
-    assert capsys.readouterr().err.startswith(f"spark-mq: the disk of {place} is full, ")
+    assert command(*words, status=FAILED).err.startswith(f"spark-mq: the disk of {place} is full, ")
     assert {path: data for path, data in tree_of(place).items() if not path.startswith(".spark_mq/")} == before
     remount("ro,size=50m")
-    assert command(*words) == FAILED
-    assert "cannot be opened: Read-only file system" in capsys.readouterr().err
+    assert "cannot be opened: Read-only file system" in command(*words, status=FAILED).err
     assert {path: data for path, data in tree_of(place).items() if not path.startswith(".spark_mq/")} == before
     remount("rw,size=50m")
     finish(place, replace=True)
