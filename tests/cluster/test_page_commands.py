@@ -54,7 +54,8 @@ QUERIES = (
 """The query that a page has for conf/tables.sql, and one for each other view."""
 
 PROCESSES = ("jobs/archive.py", "spark-sql ", "--engine sail ", "spark-mq paths")
-"""Lines that run as processes: both shells of Spark, with the package from its zip; our command with Sail, and without Spark."""
+"""Lines that run as processes: both shells of Spark, with the package from its zip; our command with Sail, and
+without Spark."""
 
 SETTINGS = "--properties-file conf/delta-defaults.conf --load-spark-defaults"
 """Of every `spark-submit` for archives."""
