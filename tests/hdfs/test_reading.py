@@ -51,7 +51,7 @@ def test_a_command_says_the_same(store: RealStore, on_hdfs: Place, capsys: pytes
     for words in questions(fact, fact["uniqKey"]):
         answers = [answer(path, words, capsys) for path in on_hdfs(store)]
         assert answers[0] == answers[1]
-        assert answers[0][1]
+        assert answers[0][1] or words == ["lag"]  # no group of the second store has an offset
 
 
 def test_the_state_is_the_same_except_for_what_only_a_disk_tells(
