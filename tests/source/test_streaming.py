@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_mq._compat import HAS_READ_LIMITS
 from spark_mq.testing import LogWriter
-from tests.support.growing_stores import NOW, log_of, put
+from tests.support.growing_stores import NOW, log_of, places, put
 from tests.support.stores import WORKLOAD, Unpack, segment_files
 
 SEGMENT_SIZE = 32 << 10
@@ -154,10 +154,32 @@ def test_what_a_broker_wrote_over_the_lost_end_of_its_log_is_given(
     assert given() == sorted(expected + messages_of(third, 100, 120_000))
 
 
-def test_options_of_batches_and_streams_are_kept_apart(spark: SparkSession, store: Path) -> None:
-    put(log_of(5, SEGMENT_SIZE), store)
-    with pytest.raises(PySparkException, match="startingOffsets is for streams only"):
-        spark.read.format("rocketmq").option("startingOffsets", "latest").load(str(store)).collect()
-    stream = spark.readStream.format("rocketmq").option("startTimestamp", "1700000000000").load(str(store))
-    with pytest.raises(PySparkException, match="startTimestamp has no effect on a stream"):
-        stream.writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()
+def test_one_store_grows_and_one_expires(spark: SparkSession, tmp_path: Path) -> None:
+    file = tmp_path / "stores.json"
+    stores = [tmp_path / name for name in ("grows", "expires", "added")]
+
+    def run(number: int, **options: str) -> StreamingQuery:
+        file.write_text(json.dumps([{"path": store.name, "name": store.name} for store in stores[:number]]))
+        reader = spark.readStream.format("rocketmq").options(stores=str(file), mode="DROPMALFORMED", **options)
+        frame = reader.schema("store STRING, commit_log_offset BIGINT").load()
+        writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start(str(tmp_path / "table"))
+        query.awaitTermination()
+        return query
+
+    def given() -> list[tuple[str, int]]:
+        return sorted(tuple(row) for row in spark.read.parquet(str(tmp_path / "table")).collect())
+
+    first, old = put(log_of(50), stores[0]), put(log_of(50), stores[1])
+    run(2)
+    assert given() == places(grows=first, expires=old)
+    more, new, late = put(log_of(80), stores[0]), put(log_of(400), stores[1]), put(log_of(20), stores[2])
+    segment_files(stores[1])[0].unlink()
+    start = int(segment_files(stores[1])[0].name)
+    query = run(3, failOnDataLoss="false")
+    kept = [offset for offset in new if offset >= start]
+    assert len(kept) < len(new) - len(old)
+    assert given() == places(grows=more, expires=old + kept, added=late)
+    assert query.lastProgress is not None
+    end = json.loads(query.lastProgress["sources"][0]["endOffset"])
+    assert [one["store"] for one in end["stores"]] == ["added", "expires", "grows"]
