@@ -494,7 +494,8 @@ class MessageStore(ConsumeQueueStore):
                 f"the index knows a message with this key, or with one of the same hash, stored about "
                 f"{iso_text(expired)}, but its segment has expired: the log begins at {self.get_min_phy_offset()}"
             )
-        return self.why_no_topic(topic) or f"no message of topic {topic} in the log has it"
+        separated = ": a space separates keys, so look up one of them" if " " in key.strip() else ""
+        return self.why_no_topic(topic) or f"no message of topic {topic} in the log has it{separated}"
 
     def why_no_topic(self, topic: str) -> str | None:
         """A text for a person if no queue of the topic has files, with similar topics that have some; else None.

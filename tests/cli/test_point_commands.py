@@ -317,7 +317,10 @@ def test_messages_of_the_keys_of_a_file(store: str, run: Run, tmp_path: Path) ->
 
 def test_a_key_that_is_not_there_says_why(store: str, run: Run) -> None:
     said = run("query-by-key", store, "OrderEvents", "no such key", *CONF, status=3)
+    assert "no message of topic OrderEvents in the log has it: a space separates keys" in said.err
+    said = run("query-by-key", store, "OrderEvents", "none", *CONF, status=3)
     assert "no message of topic OrderEvents in the log has it" in said.err
+    assert "a space" not in said.err
     assert "there is no queue of topic nope" in run("query-by-key", store, "nope", "k", *CONF, status=3).err
 
 
