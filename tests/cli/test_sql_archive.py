@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from spark_mq.archive.archive_tables import SEGMENTS_SCHEMA
 from spark_mq.archive.writer import archive
-from spark_mq.cli.main import main
 from spark_mq.cli.sql import command
+from tests.support.said import Run
 from tests.support.store_history import cut_log, expire, grow_log, record_ends
 from tests.support.stores import WORKLOAD
 
@@ -37,15 +36,10 @@ QUERY = """
 @pytest.fixture(autouse=True)
 def _in_this_session(delta: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command runs in the session of the tests, and leaves it open."""
-
-    @contextmanager
-    def session(*_: object) -> Iterator[SparkSession]:
-        yield delta
-
-    monkeypatch.setattr(command, "spark_session", session)
+    monkeypatch.setattr(command, "spark_session", lambda *_: nullcontext(delta))
 
 
-def test_an_archive_needs_no_store(delta: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_archive_needs_no_store(delta: SparkSession, tmp_path: Path, run: Run) -> None:
     """The store is often gone by the time that somebody asks."""
     table = tmp_path / "lake" / "messages"
     archive(delta, str(WORKLOAD.unpack(tmp_path)), str(table))
@@ -55,21 +49,18 @@ def test_an_archive_needs_no_store(delta: SparkSession, tmp_path: Path, capsys: 
         DESCRIBE segments; SHOW TABLES LIKE 'snap*';
         SELECT messages FROM (SELECT 1 AS messages)
     """
-    assert main(["sql", query, "--archive", f"old={table}", "--format", "json"]) == 0
-    first, second, *rest = map(json.loads, capsys.readouterr().out.splitlines())
+    first, second, *rest = map(json.loads, run("sql", query, "--archive", f"old={table}", "--format", "json").lines)
     facts = WORKLOAD.facts("msg")
     assert first == {"alone": len(facts), "qualified": len(facts)}
     assert second["delayed"] > 0
     assert [one["col_name"] for one in rest if "col_name" in one][: len(SEGMENTS_SCHEMA)] == SEGMENTS_SCHEMA.names
     assert [one["namespace"] for one in rest if "tableName" in one] == ["old"]
     assert rest[-1] == {"messages": 1}
-    assert main(["sql", "SELECT 1 FROM mesages", "--archive", f"old={table}"]) == 2
-    assert "there is no table mesages; did you mean messages?" in capsys.readouterr().err
+    said = run("sql", "SELECT 1 FROM mesages", "--archive", f"old={table}", status=2)
+    assert "there is no table mesages; did you mean messages?" in said.err
 
 
-def test_each_message_is_in_the_history_once(
-    delta: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_message_is_in_the_history_once(delta: SparkSession, tmp_path: Path, run: Run) -> None:
     whole, ends = WORKLOAD.unpack(tmp_path), record_ends(WORKLOAD)
     end = ends[len(ends) // 2]
     store = cut_log(whole, tmp_path / "store", end)
@@ -77,8 +68,8 @@ def test_each_message_is_in_the_history_once(
     archive(delta, str(store), str(table), broker="broker-a", store_name="a name of its own")
     grow_log(whole, store)
     expire(store, 1)
-    assert main(["sql", QUERY, "--store", f"prod={store}", "--archive", f"old={table}", "--format", "json"]) == 0
-    first, meant, *tables = map(json.loads, capsys.readouterr().out.splitlines())
+    said = run("sql", QUERY, "--store", f"prod={store}", "--archive", f"old={table}", "--format", "json")
+    first, meant, *tables = map(json.loads, said.lines)
     facts = WORKLOAD.facts("msg")
     segment = WORKLOAD.facts("store")[0]["mappedFileSizeCommitLog"]
     archived = [fact for fact in facts if fact["offset"] < end]
@@ -103,7 +94,7 @@ def test_each_message_is_in_the_history_once(
 
 
 def test_a_lost_end_and_a_gap_are_said(
-    delta: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    delta: SparkSession, tmp_path: Path, run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     whole, ends = WORKLOAD.unpack(tmp_path), record_ends(WORKLOAD)
     store, table = tmp_path / "store", tmp_path / "lake" / "messages"
@@ -113,15 +104,14 @@ def test_a_lost_end_and_a_gap_are_said(
     query = ["sql", "SELECT count(*) AS n FROM history", "--store", f"prod={store}", "--archive", f"old={table}"]
     shutil.rmtree(store)
     cut_log(whole, store, ends[archived // 2])
-    assert main([*query, "--format", "json"]) == 1
+    said = run(*query, "--format", "json", status=1)
     end = ends[archived - 1]
-    assert f"up to commit log offset {end}, which are not in the log of {store}" in capsys.readouterr().err
+    assert f"up to commit log offset {end}, which are not in the log of {store}" in said.err
 
     shutil.rmtree(store)
     shutil.copytree(whole, store)
     segments = sorted(int(file.name) for file in (store / "commitlog").iterdir())
     expire(store, len(segments) - 1)
-    assert main([*query, "--format", "json"]) == 0
     kept = sum(fact["offset"] >= segments[-1] for fact in WORKLOAD.facts("msg"))
-    assert json.loads(capsys.readouterr().out) == {"n": archived + kept}
+    assert run(*query, "--format", "json").report == {"n": archived + kept}
     assert f"to commit log offset {end}, and the log of {store} begins at {segments[-1]}" in caplog.text
