@@ -43,10 +43,7 @@ from tests.broker import harness
 _TOPICS, _QUEUES = ("Messages", "Ticks"), 8
 _BATCH_ROWS = 4096
 _BODY_SIZES = 100, 900
-_LIMITS = {
-    "maxTransferCountOnMessageInMemory": (32, 1024),
-    "maxTransferBytesOnMessageInMemory": (256 << 10, 4 << 20),
-}
+_LIMITS = {"maxTransferCountOnMessageInMemory": (32, 1024), "maxTransferBytesOnMessageInMemory": (256 << 10, 4 << 20)}
 """Settings of the broker that limit a pull: the default, and larger ones."""
 _LIMIT = 20_000_000
 """Bytes that a task may pull in a second, in one of the reads."""

@@ -24,16 +24,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from benchmarks.rebuild import StageClock
-from benchmarks.run import (
-    WITH_BODIES,
-    WITHOUT_BODIES,
-    decode,
-    generated,
-    hand_over,
-    plain_read,
-    sample_batch,
-    scan,
-)
+from benchmarks.run import WITH_BODIES, WITHOUT_BODIES, decode, generated, hand_over, plain_read, sample_batch, scan
 from spark_mq.cli.spark import spark_session
 from spark_mq.format.message_schema import MESSAGE_SCHEMA
 

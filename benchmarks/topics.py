@@ -107,12 +107,7 @@ def print_spark_table(
 
 
 def _print_spark_table(
-    spark: SparkSession,
-    store: Path,
-    topics: dict[str, float],
-    repetitions: int,
-    is_cold: bool,
-    schema: str | None,
+    spark: SparkSession, store: Path, topics: dict[str, float], repetitions: int, is_cold: bool, schema: str | None
 ) -> None:
 
     def of_store(topic: str, mode: str) -> DataFrame:

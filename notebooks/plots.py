@@ -24,18 +24,7 @@ from spark_mq.reporter.plot import (
 )
 from spark_mq.reporter.plots import delays, heat_map, lag_time, share, sizes, time_step
 
-__all__ = [
-    "Plot",
-    "comparison",
-    "delays",
-    "heat_map",
-    "lag_time",
-    "share",
-    "sizes",
-    "sources",
-    "time_step",
-    "way",
-]
+__all__ = ["Plot", "comparison", "delays", "heat_map", "lag_time", "share", "sizes", "sources", "time_step", "way"]
 
 
 def sources(counts: pd.DataFrame, step: pd.Timedelta, step_name: str) -> Plot:

@@ -24,14 +24,7 @@ from spark_mq.errors import OptionError, similar
 from spark_mq.format.record import Record
 from spark_mq.format.system_topic import REVIVE_PREFIX, TIMER_TOPIC
 from spark_mq.lifecycle.life.life import Lives, life
-from spark_mq.lifecycle.life.life_store import (
-    MAX_FOLLOWING,
-    MAX_MESSAGES,
-    Cut,
-    FoundMessages,
-    LifeStore,
-    MessageExpiry,
-)
+from spark_mq.lifecycle.life.life_store import MAX_FOLLOWING, MAX_MESSAGES, Cut, FoundMessages, LifeStore, MessageExpiry
 from spark_mq.lifecycle.popped_messages import NOTE_TAGS
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import configured_topics

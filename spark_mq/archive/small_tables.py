@@ -16,12 +16,7 @@ from math import gcd
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_mq.archive.archive_tables import (
-    IDENTITY,
-    SEGMENTS_SCHEMA,
-    ArchivedRows,
-    StoreArchive,
-)
+from spark_mq.archive.archive_tables import IDENTITY, SEGMENTS_SCHEMA, ArchivedRows, StoreArchive
 from spark_mq.archive.delta_log import CONFLICT, is_empty, retry, sync_newest_commits
 from spark_mq.archive.snapshot_files import fact_row, small_files
 from spark_mq.archive.table_file import append_rows

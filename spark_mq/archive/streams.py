@@ -49,13 +49,7 @@ from spark_mq.archive.archive_tables import (
 )
 from spark_mq.archive.delta_log import is_empty, sync_newest_commits, version_of
 from spark_mq.archive.last_run import KEYS_STREAM, MESSAGES_STREAM, Checkpoint
-from spark_mq.archive.table_file import (
-    KernelTable,
-    TableFile,
-    WrittenFile,
-    find_kernel_table,
-    new_file_name,
-)
+from spark_mq.archive.table_file import KernelTable, TableFile, WrittenFile, find_kernel_table, new_file_name
 from spark_mq.errors import LogCutError, SparkMqError, StoreChangedError
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
 from spark_mq.io.local import flush_to_disk

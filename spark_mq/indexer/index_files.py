@@ -19,14 +19,7 @@ import numpy as np
 
 from spark_mq.format.array_types import Bytes, Int64s
 from spark_mq.format.broker_version import INDEX_FLUSHED_AT_STOP, BrokerVersions
-from spark_mq.format.index_file import (
-    ENTRY_DTYPE,
-    ENTRY_SIZE,
-    HEADER_SIZE,
-    IndexHeader,
-    IndexLayout,
-    decode_header,
-)
+from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, HEADER_SIZE, IndexHeader, IndexLayout, decode_header
 from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.report import Written, raise_or_report
 from spark_mq.indexer.stage import StagedLog

@@ -370,9 +370,7 @@ def _of_runs(batches: Iterable[pa.RecordBatch], work: RunWork[Any], done: Locati
 
 
 def _find_in_runs(
-    batches: Iterable[pa.RecordBatch],
-    groups: TaskItems[Sequence[StagedUnits]],
-    find: Callable[[pa.Table], pa.Table],
+    batches: Iterable[pa.RecordBatch], groups: TaskItems[Sequence[StagedUnits]], find: Callable[[pa.Table], pa.Table]
 ) -> Iterator[pa.RecordBatch]:
     """As a task: numbers of groups of splits in, what `find` finds in their runs out."""
     for group in groups.each(batches, None):

@@ -24,13 +24,7 @@ from spark_mq.format.broker_version import INDEX_TAGS, BrokerVersions
 from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, IndexLayout
 from spark_mq.format.kernels.index_put import drop_tags, same_entries
 from spark_mq.indexer.stage import StagedLog
-from spark_mq.indexer.staged_files import (
-    BATCH_ENTRIES,
-    STAGED_ENTRY_SIZE,
-    EntryBatch,
-    SplitRow,
-    StagedEntriesWriter,
-)
+from spark_mq.indexer.staged_files import BATCH_ENTRIES, STAGED_ENTRY_SIZE, EntryBatch, SplitRow, StagedEntriesWriter
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import TaskRunner

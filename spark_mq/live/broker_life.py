@@ -26,13 +26,7 @@ from spark_mq.format.system_topic import (
     delay_level_millis,
 )
 from spark_mq.io.location import Location
-from spark_mq.lifecycle.life.life_store import (
-    MAX_FOLLOWING,
-    Cut,
-    FoundMessages,
-    LifeStore,
-    MessageExpiry,
-)
+from spark_mq.lifecycle.life.life_store import MAX_FOLLOWING, Cut, FoundMessages, LifeStore, MessageExpiry
 from spark_mq.lifecycle.outcomes import DeliveryProgress
 from spark_mq.live.cluster import LiveBroker, message_at, place_in_log
 from spark_mq.live.look_ups import at_commit_log_offset, read_range, records_of_range, with_key

@@ -15,13 +15,7 @@ from spark_mq.format.record import Record
 from spark_mq.lifecycle.life.situation import Situations
 from spark_mq.live.broker_life import BrokerLife, messages_with_key
 from spark_mq.live.cluster import LiveBroker, live_brokers, message_at, narrowed, understood
-from spark_mq.live.look_ups import (
-    address_in_id,
-    at_commit_log_offset,
-    host_address,
-    read_range,
-    records_of_range,
-)
+from spark_mq.live.look_ups import address_in_id, at_commit_log_offset, host_address, read_range, records_of_range
 from spark_mq.live.options import LiveOptions
 from spark_mq.remoting.client import RemotingClient
 from spark_mq.remoting.pull import QueueRange, Subscription, part_size

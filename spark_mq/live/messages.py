@@ -18,14 +18,7 @@ from spark_mq.format.kernels.frames import CORRUPTION_REASONS, Frames, ScanStatu
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
 from spark_mq.format.record import MIN_RECORD_SIZE
 from spark_mq.live.cluster import LiveBroker, live_brokers, planned_queues, selected_topics, understood
-from spark_mq.live.look_ups import (
-    SentRecord,
-    address_in_id,
-    at_commit_log_offset,
-    other_messages,
-    read_range,
-    with_key,
-)
+from spark_mq.live.look_ups import SentRecord, address_in_id, at_commit_log_offset, other_messages, read_range, with_key
 from spark_mq.live.options import LiveOptions
 from spark_mq.remoting.client import RemotingClient
 from spark_mq.remoting.codes import RequestCode

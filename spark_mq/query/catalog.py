@@ -270,10 +270,7 @@ class CatalogAnswer:
 
 
 def answer_statement(
-    text: str,
-    stores: Mapping[str, Store],
-    named: NamedTables,
-    is_taken: Callable[[str], bool] = lambda name: False,
+    text: str, stores: Mapping[str, Store], named: NamedTables, is_taken: Callable[[str], bool] = lambda name: False
 ) -> CatalogAnswer | None:
     """The answer to a statement about stores; None if the statement is Spark's.
 

@@ -13,14 +13,7 @@ from datetime import tzinfo
 import numpy as np
 
 from spark_mq.errors import CorruptIndexError
-from spark_mq.format.index_file import (
-    ENTRY_DTYPE,
-    ENTRY_SIZE,
-    HEADER,
-    HEADER_SIZE,
-    IndexHeader,
-    IndexLayout,
-)
+from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, HEADER, HEADER_SIZE, IndexHeader, IndexLayout
 from spark_mq.indexer.index_files import IndexFilePlan, PendingEntries, end_before, pending_entries
 from spark_mq.indexer.stage import StagedLog
 from spark_mq.io.file_reader import FileReader

@@ -204,10 +204,7 @@ def place_as_before(chunks: Iterable[Chunk], segment_size: int, log_end: int | N
 
 
 def number_queues(
-    chunks: Sequence[Chunk],
-    next_queue_offsets: Mapping[Queue, int] | None = None,
-    *,
-    keeps_queue_offsets: bool = False,
+    chunks: Sequence[Chunk], next_queue_offsets: Mapping[Queue, int] | None = None, *, keeps_queue_offsets: bool = False
 ) -> NumberedQueues:
     """Give the messages of all chunks queue offsets: dense ones, or those that they had."""
     earliest: dict[Queue, int] = {}

@@ -22,11 +22,7 @@ from spark_mq.restorer.queue_choice import StoreQueues
 IGNORED_COLUMNS = frozenset(("cluster", "broker", "store", "offset_message_id", "transaction_type", KEY, KEY_TYPE))
 """Columns of messages, of archives and of keys that say nothing about a message that other columns do not say."""
 
-OWN_COLUMNS = {
-    "sharding_key": SHARDING_KEY,
-    "delay_level": DELAY_TIME_LEVEL,
-    "deliver_timestamp": TIMER_PROPERTIES[0],
-}
+OWN_COLUMNS = {"sharding_key": SHARDING_KEY, "delay_level": DELAY_TIME_LEVEL, "deliver_timestamp": TIMER_PROPERTIES[0]}
 """Columns of new messages, which become a property each."""
 
 _KNOWN = IGNORED_COLUMNS.union(ALL_MESSAGE_FIELDS, OWN_COLUMNS)

@@ -660,10 +660,7 @@ CODES = {
         _COPY_TIERED,
     ),
     "TIERED_RECORD": _error(
-        "A record in the log of a queue in tiered storage is of another queue.",
-        _DAMAGED_MEDIUM,
-        _SERVES,
-        _COPY_TIERED,
+        "A record in the log of a queue in tiered storage is of another queue.", _DAMAGED_MEDIUM, _SERVES, _COPY_TIERED
     ),
     "TIERED_UNIT": _error(
         "A unit in tiered storage leads to no record with its queue offset, or has the wrong tags code.",

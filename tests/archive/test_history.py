@@ -136,9 +136,7 @@ def test_no_message_is_lost_or_doubled_wherever_the_archive_ends(shell: Shell, l
 
 def test_a_store_that_is_not_archived_is_read_whole(shell: Shell, lake: Lake, tmp_path: Path) -> None:
     shell.make_history(lake.sql_name(max(lake.ends)), STORE.unpack(tmp_path), broker="x")
-    assert shell.places() == sorted(
-        places_of(STORE, "a") + places_of(OTHER, "b") + places_of(STORE, "x"),
-    )
+    assert shell.places() == sorted(places_of(STORE, "a") + places_of(OTHER, "b") + places_of(STORE, "x"))
 
 
 def test_the_archive_grows_while_the_view_stays(shell: Shell, tmp_path: Path) -> None:

@@ -70,8 +70,5 @@ def test_files_are_removed_only_where_some_are_unused(unused: int) -> None:
         "DELETE FROM delta.`/lake/m_keys` WHERE store_timestamp",
         "DELETE FROM delta.`/lake/m_snapshots` WHERE snapshot_timestamp",
     ]
-    assert [(table.expired_rows, table.vacuumed_files) for table in report.tables] == [
-        *[(5, unused)] * 3,
-        (0, unused),
-    ]
+    assert [(table.expired_rows, table.vacuumed_files) for table in report.tables] == [*[(5, unused)] * 3, (0, unused)]
     assert session.conf == {}

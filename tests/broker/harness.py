@@ -316,16 +316,7 @@ class Broker:
 class Sender:
     """A seeded workload on its way to a broker."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        kind: str,
-        seed: int,
-        count: int,
-        *,
-        first: int = 0,
-        body: int = 100,
-    ) -> None:
+    def __init__(self, broker: Broker, kind: str, seed: int, count: int, *, first: int = 0, body: int = 100) -> None:
         """Start sending.
 
         Kinds: ``mixed`` (all that clients can send, besides ``count`` ordinary messages), ``sequence``
@@ -338,10 +329,7 @@ class Sender:
         words = ["send", "--name-server", broker.name_server, "--broker", broker.address, "--kind", kind]
         words += ["--seed", str(seed), "--count", str(count), "--from", str(first), "--body", str(body)]
         self._process = subprocess.Popen(
-            java_command(broker.version, home, words),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
+            java_command(broker.version, home, words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
         )
 
     @property
@@ -390,10 +378,7 @@ def consuming(broker: Broker, group: str, topic: str, count: int) -> Iterator[Ca
     words = ["consume", "--name-server", broker.name_server, "--group", group, "--topic", topic, "--count", str(count)]
     with _workspace() as (home, _):
         process = subprocess.Popen(
-            java_command(broker.version, home, words),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
+            java_command(broker.version, home, words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
         )
 
         def taken() -> list[dict[str, Any]]:
@@ -498,11 +483,7 @@ def java_rebuild(store: Path, settings: Settings, version: str = VERSIONS[0]) ->
 
 
 def check_served(
-    store: Path,
-    settings: Settings,
-    index: bool = False,
-    facts: Path | None = None,
-    version: str = VERSIONS[0],
+    store: Path, settings: Settings, index: bool = False, facts: Path | None = None, version: str = VERSIONS[0]
 ) -> dict[str, Any]:
     """Let a broker serve a copy of a store and check it with real clients; return what was counted.
 

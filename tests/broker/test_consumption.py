@@ -95,11 +95,7 @@ def consumption(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         ended = [line["uniqueKey"] for line in events if line.get("type") == "EndTransaction"]
         found = {
             (topic, key): harness.mqadmin(broker, ["queryMsgByUniqueKey", "-a", "-t", topic, "-i", key])
-            for topic, key in (
-                ("TraceDemo", retried[0]),
-                ("%RETRY%GID_traced", retried[0]),
-                ("TraceDemo", ended[0]),
-            )
+            for topic, key in (("TraceDemo", retried[0]), ("%RETRY%GID_traced", retried[0]), ("TraceDemo", ended[0]))
         }
         name = "QueryMsgTraceById" if request.param.startswith("4") else "queryMsgTraceById"
         trace = harness.mqadmin(broker, [name, "-i", retried[0]])

@@ -41,11 +41,7 @@ def test_a_filesystem_that_spark_lacks_is_named(unpacked: Unpack, run: Run, monk
 
 @pytest.mark.parametrize(("words", "is_dry_run"), [([], True), (["--dry-run"], True), (["--apply"], False)])
 def test_maintenance_is_a_dry_run_unless_apply_is_given(
-    words: list[str],
-    is_dry_run: bool,
-    tmp_path: Path,
-    run: Run,
-    monkeypatch: pytest.MonkeyPatch,
+    words: list[str], is_dry_run: bool, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "_delta_log").mkdir()
     asked = []

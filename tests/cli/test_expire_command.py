@@ -60,13 +60,7 @@ def test_the_moments_are_all_there_are(plan: list[str]) -> None:
 
 @pytest.mark.parametrize(("kind", "function", "number"), moments())
 def test_killed_at_a_moment_and_run_again(
-    kind: str,
-    function: str,
-    number: int,
-    store: Path,
-    plan: list[str],
-    tmp_path: Path,
-    run: Run,
+    kind: str, function: str, number: int, store: Path, plan: list[str], tmp_path: Path, run: Run
 ) -> None:
     """What is gone is the beginning of the plan; files that are there are unchanged; the next run deletes the rest."""
     before = tree_of(store)

@@ -36,11 +36,7 @@ def repair(bench: Bench, run: Run) -> Run:
 
 
 def test_a_plan_a_repair_an_undo_and_another_folder(
-    repair: Run,
-    bench: Bench,
-    tmp_path: Path,
-    spark: SparkSession,
-    monkeypatch: pytest.MonkeyPatch,
+    repair: Run, bench: Bench, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The repair into another folder by tasks of Spark, in the tests' own session; all others without Spark."""
     monkeypatch.setattr("spark_mq.cli.spark.spark_session", lambda *_, **_how: nullcontext(spark))

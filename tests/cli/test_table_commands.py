@@ -91,10 +91,7 @@ def test_the_lag_of_a_group(store: str, run: Run) -> None:
         (["lag", "--topic", "RetryDem"], "of topic RetryDem (similar: RetryDemo)"),
         (["lag", "--consumer-group", "GID_faling"], "of group GID_faling (similar: GID_failing)"),
         (["lag", "--consumer-group", "nobody"], "of group nobody (groups: CID_RMQ_SYS_TRANS, GID_failing)"),
-        (
-            ["lag", "--consumer-group", "CID_RMQ_SYS_TRANS", "--topic", "RetryDemo"],
-            "(topics: RMQ_SYS_TRANS_",
-        ),
+        (["lag", "--consumer-group", "CID_RMQ_SYS_TRANS", "--topic", "RetryDemo"], "(topics: RMQ_SYS_TRANS_"),
     ],
 )
 def test_an_unknown_name_gets_similar_ones(arguments: list[str], reason: str, store: str, run: Run) -> None:

@@ -35,11 +35,7 @@ def test_a_store_on_hdfs_is_restored_as_that_on_the_local_disk(
 
 @pytest.mark.parametrize("source", ["store", "archive"])
 def test_a_restore_to_hdfs_is_refused_before_spark_starts(
-    source: str,
-    on_hdfs: Place,
-    hdfs: HdfsCluster,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    source: str, on_hdfs: Place, hdfs: HdfsCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_mq.cli.spark.spark_session", mock.Mock(side_effect=AssertionError("Spark starts")))
     store = on_hdfs(DELETED)[1] if source == "store" else f"{hdfs.address}/archive/messages"

@@ -245,10 +245,7 @@ class TestHostileIndexes:
     @pytest.mark.parametrize(
         ("messages", "reason"),
         [
-            (
-                [PlainMessage(one.offset, one.store_timestamp, [9]) for one in MESSAGES],
-                "such keys",
-            ),
+            ([PlainMessage(one.offset, one.store_timestamp, [9]) for one in MESSAGES], "such keys"),
             ([PlainMessage(one.offset // 2, 1, one.key_hashes) for one in MESSAGES], "such keys"),
             (MESSAGES[:2], "the log ends before it"),
         ],

@@ -65,9 +65,7 @@ def histories(draw: st.DrawFn) -> list[tuple[list[StagedSegment], bool]]:
 
 
 @given(histories())
-def test_each_job_reads_what_may_have_changed_and_nothing_else(
-    history: list[tuple[list[StagedSegment], bool]],
-) -> None:
+def test_each_job_reads_what_may_have_changed_and_nothing_else(history: list[tuple[list[StagedSegment], bool]]) -> None:
     manifest = Manifest(SETTINGS)
     read_as: dict[int, StagedSegment] = {}
     for number, (log, is_read_again) in enumerate(history):

@@ -86,11 +86,7 @@ def test_messages_without_keys_make_a_file_too(tmp_path: Path) -> None:
     assert index_of(tmp_path / "out") == [PlainIndexFile.after(IndexLayout(7, 9), 0, 0).encode()]
     assert [path.name for path in (tmp_path / "out" / "index").iterdir()] == ["20261121110042150"]
     rebuild_here(
-        str(tmp_path / "store"),
-        str(tmp_path / "4.9"),
-        only="index",
-        broker_conf=str(conf),
-        broker_version="4.9.7",
+        str(tmp_path / "store"), str(tmp_path / "4.9"), only="index", broker_conf=str(conf), broker_version="4.9.7"
     )
     (empty,) = index_of(tmp_path / "4.9")
     assert decode_header(empty, IndexLayout(7, 9), "").index_count == 0

@@ -77,12 +77,7 @@ def kill(run: Run, moment: str) -> None:
 
 @pytest.mark.parametrize("expired", cases([2], [1, 2]))
 def test_after_expiry_only_the_tail_is_built(
-    run: Run,
-    unpacked: Unpack,
-    begun: Path,
-    tmp_path: Path,
-    whole: dict[str, bytes],
-    expired: int,
+    run: Run, unpacked: Unpack, begun: Path, tmp_path: Path, whole: dict[str, bytes], expired: int
 ) -> None:
     """The files that are there hold what the log does not any more, so that all is there as if nothing had gone."""
     run()
@@ -110,13 +105,7 @@ def test_what_expired_before_it_was_built_is_missed(run: Run, unpacked: Unpack, 
     cases([("dispatched", 1), ("written", 0), ("half-way in place", 1)], list(product(MOMENTS, [0, 1]))),
 )
 def test_killed_and_resumed_after_growth_and_expiry(
-    run: Run,
-    unpacked: Unpack,
-    begun: Path,
-    tmp_path: Path,
-    whole: dict[str, bytes],
-    moment: str,
-    expired: int,
+    run: Run, unpacked: Unpack, begun: Path, tmp_path: Path, whole: dict[str, bytes], moment: str, expired: int
 ) -> None:
     """What is staged of whole segments is not read again, even if they are gone."""
     kill(run, moment)
@@ -176,8 +165,7 @@ def test_a_segment_that_changed_is_read_again(
 @pytest.mark.parametrize(
     ("kind", "change"),
     cases(
-        [("*.units", "gone"), ("*.entries", "shorter")],
-        list(product(["*.units", "*.entries"], ["gone", "shorter"])),
+        [("*.units", "gone"), ("*.entries", "shorter")], list(product(["*.units", "*.entries"], ["gone", "shorter"]))
     ),
 )
 def test_a_staged_file_that_is_not_as_it_was_begins_from_nothing(

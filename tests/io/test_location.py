@@ -148,10 +148,7 @@ def test_a_range_is_read_up_to_the_segment_s_end(is_local: bool, tmp_path: Path)
         assert source.bytes_read == (8 << 10) - 8000
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["out/a", "deep/in/folders/a", "a"],
-)
+@pytest.mark.parametrize("name", ["out/a", "deep/in/folders/a", "a"])
 def test_a_file_elsewhere_is_published_whole(name: str, tmp_path: Path) -> None:
     publish(local_objects(tmp_path, name), b"content", 10, 5)
     assert (tmp_path / name).read_bytes() == b"content\0\0\0"

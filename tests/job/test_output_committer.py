@@ -67,10 +67,7 @@ def test_one_queue_is_replaced_and_the_others_stay(tmp_path: Path) -> None:
     committer = OutputCommitter(Location.resolve(str(tmp_path)), ("consumequeue/orders/0",))
     committer.setup(replace=True)
     write(tmp_path / WORK_FOLDER, {"consumequeue/orders/0/a": b"new"})
-    with (
-        mock.patch("spark_mq.io.publish.flush_to_disk", side_effect=KeyboardInterrupt),
-        suppress(KeyboardInterrupt),
-    ):
+    with mock.patch("spark_mq.io.publish.flush_to_disk", side_effect=KeyboardInterrupt), suppress(KeyboardInterrupt):
         committer.commit()
     assert tree_of(tmp_path / "consumequeue") == {"orders/1/a": b"stays"}
     committer.setup(replace=True)

@@ -14,14 +14,7 @@ import pytest
 
 from spark_mq import MessageStore
 from spark_mq.io.location import Location
-from spark_mq.lifecycle.delayed import (
-    RECORDS,
-    DelayedRecords,
-    TimerUnits,
-    delayed,
-    delayed_rows,
-    timer_units,
-)
+from spark_mq.lifecycle.delayed import RECORDS, DelayedRecords, TimerUnits, delayed, delayed_rows, timer_units
 from spark_mq.lifecycle.outcomes import DeliveryProgress
 from spark_mq.lifecycle.selected_messages import LogSource, ReadableLog
 from spark_mq.store.config.broker_conf import BrokerConf

@@ -13,12 +13,7 @@ import pytest
 from spark_mq import MessageStore
 from spark_mq.lifecycle.life.life_store import LifeStore
 from spark_mq.lifecycle.life.outcome import find_pops, pop_text
-from spark_mq.lifecycle.popped_messages import (
-    Popped,
-    PoppedMessages,
-    PopState,
-    parse_pop_note,
-)
+from spark_mq.lifecycle.popped_messages import Popped, PoppedMessages, PopState, parse_pop_note
 from spark_mq.lifecycle.retries import popped_messages, retries_rows
 from spark_mq.lifecycle.selected_messages import LogSource
 from spark_mq.lifecycle.why_not_consumed import why_not_consumed

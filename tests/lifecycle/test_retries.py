@@ -13,13 +13,7 @@ from spark_mq import MessageStore
 from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.lifecycle.popped_messages import PopNote, PoppedMessages
-from spark_mq.lifecycle.retries import (
-    RetryFacts,
-    dead_letters,
-    dead_letters_rows,
-    retries,
-    retries_rows,
-)
+from spark_mq.lifecycle.retries import RetryFacts, dead_letters, dead_letters_rows, retries, retries_rows
 from spark_mq.lifecycle.retry_copies import RETRY_COLUMNS, RETRY_PROPERTIES
 from spark_mq.lifecycle.retry_topic import RetryTopic
 from spark_mq.lifecycle.selected_messages import SelectedMessages

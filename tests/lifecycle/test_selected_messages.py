@@ -24,10 +24,7 @@ RULES: dict[str, tuple[TopicRule, Callable[[Fact], bool]]] = {
         TopicRule(names=frozenset({"SCHEDULE_TOPIC_XXXX", "absent"})),
         lambda fact: _topic(fact).startswith("SCH"),
     ),
-    "prefixes": (
-        TopicRule(prefixes=("%RETRY%", "%DLQ%")),
-        lambda fact: _topic(fact).startswith(("%RETRY%", "%DLQ%")),
-    ),
+    "prefixes": (TopicRule(prefixes=("%RETRY%", "%DLQ%")), lambda fact: _topic(fact).startswith(("%RETRY%", "%DLQ%"))),
     "a type": (TopicRule(transaction_types=frozenset({"COMMIT"})), lambda fact: fact["sysFlag"] & 0xC == 8),
     "a property, or a topic": (
         TopicRule(names=frozenset({"RMQ_SYS_TRANS_HALF_TOPIC"}), properties=("DELAY", "KEYS")),

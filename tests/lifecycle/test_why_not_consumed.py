@@ -14,25 +14,11 @@ from spark_mq.cli.main import main
 from spark_mq.errors import FilterError, OptionError
 from spark_mq.format.bloom_filter import bit_map
 from spark_mq.format.consume_queue_ext import ExtUnit
-from spark_mq.lifecycle.why_not_consumed import (
-    FilterStep,
-    NotConsumed,
-    sql_verdict,
-    tag_verdict,
-    why_not_consumed,
-)
+from spark_mq.lifecycle.why_not_consumed import FilterStep, NotConsumed, sql_verdict, tag_verdict, why_not_consumed
 from spark_mq.store.config.config_file import load_consumer_offsets
 from spark_mq.store.config.consumer_filters import ConsumerFilter
 from spark_mq.store.log.log_range import LiveEnd
-from tests.support.filtered_store import (
-    FILTERED,
-    TAG_GROUP,
-    TOPIC,
-    received,
-    records_of,
-    stored_events,
-    subscriptions,
-)
+from tests.support.filtered_store import FILTERED, TAG_GROUP, TOPIC, received, records_of, stored_events, subscriptions
 from tests.support.stores import STORES, Unpack, segment_files
 
 BY_TAG = {NotConsumed.FILTERED_BY_TAG_HASH, NotConsumed.FILTERED_BY_TAG}

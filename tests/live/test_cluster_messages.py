@@ -161,11 +161,7 @@ NOTHING: list[tuple[list[str], int, str]] = [
     (["query-by-unique-key", f"{TOPIC}-0-99"], 3, "has no such message"),
     (["query-by-offset", TOPIC, "1", "20"], 3, "queue Orders/1 of broker b has offsets 0 to 19"),
     (["query-by-offset", TOPIC, "2", "0"], 3, "no broker has a queue Orders/2 that consumers can read"),
-    (
-        ["query-by-id", "7F00000100002A9F0000000000001000"],
-        3,
-        "10911 is not a broker of this cluster; --any-host",
-    ),
+    (["query-by-id", "7F00000100002A9F0000000000001000"], 3, "10911 is not a broker of this cluster; --any-host"),
     (["query-by-id", "7F0000010B5F18B4AAC28F1B3B6D0000"], 3, "no topic has this unique key"),
     (["query-by-id", "ID", "7F00000100002A9F0000000000001000"], 3, "no message 7F00000100002A9F0000000000001000"),
     (["print-message", TOPIC, "--begin", str(FIRST_TIME + 500)], 3, "has no such message"),

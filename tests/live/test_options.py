@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_mq.errors import OptionError
-from spark_mq.live.options import (
-    COMMITTED,
-    is_live,
-    parse_live_options,
-    parse_live_stream_options,
-    parse_live_table,
-)
+from spark_mq.live.options import COMMITTED, is_live, parse_live_options, parse_live_stream_options, parse_live_table
 from spark_mq.remoting.pull import ALL_MESSAGES, Subscription
 from spark_mq.source.predicate import IntegerSet
 

@@ -6,13 +6,7 @@ import pyarrow as pa
 import pytest
 
 from spark_mq.errors import InvalidMessageError
-from spark_mq.producer.message_queues import (
-    Brokers,
-    MessageQueue,
-    not_available_millis,
-    publish_queues,
-    queue_numbers,
-)
+from spark_mq.producer.message_queues import Brokers, MessageQueue, not_available_millis, publish_queues, queue_numbers
 from spark_mq.remoting.requests import Broker, Route, TopicQueues
 
 QUEUES = [MessageQueue(broker, number) for broker in ("a", "b") for number in range(3)]

@@ -210,11 +210,7 @@ def test_a_journal_of_another_resend_or_of_something_else_is_an_error(tmp_path: 
 
 def test_two_runs_do_not_share_a_journal(tmp_path: Path) -> None:
     path = str(tmp_path / "journal")
-    with (
-        Journal.writing(path, HEAD),
-        pytest.raises(OutputInUseError, match="another run"),
-        Journal.writing(path, HEAD),
-    ):
+    with Journal.writing(path, HEAD), pytest.raises(OutputInUseError, match="another run"), Journal.writing(path, HEAD):
         pass
     with Journal.writing(path, HEAD):
         pass

@@ -127,12 +127,7 @@ def test_constants_mean_what_they_mean_to_sail(new_york: SparkSession, condition
 
 
 @pytest.mark.parametrize(
-    "source",
-    [
-        "messages",
-        "(SELECT * FROM of_format) m",
-        "rocketmq_lookup('{store}', 'OrderEvents', 'ORD-16')",
-    ],
+    "source", ["messages", "(SELECT * FROM of_format) m", "rocketmq_lookup('{store}', 'OrderEvents', 'ORD-16')"]
 )
 def test_times_are_of_the_zone_of_the_session(new_york: SparkSession, store: str, source: str) -> None:
     reader = new_york.read.format("rocketmq").options(topic="OrderEvents", key="ORD-16")

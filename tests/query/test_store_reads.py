@@ -32,10 +32,7 @@ NOT_ROLLED_BACK = ["transaction_type", "in", ["NONE", "PREPARED", "COMMIT"]]
         ("topic = 'a' AND array_contains(keys, 'k')", [["topic", "in", ["a"]]]),
         ("array_contains(keys, 'k') AND transaction_type <> 'COMMIT'", [["transaction_type", "in", None]]),
         ("array_contains(keys, 'k') AND transaction_type <> 'ROLLBACK'", [["key", "in", ["k"]], NOT_ROLLED_BACK]),
-        (
-            "array_contains(keys, 'k') OR array_contains(keys, 'l') AND transaction_type <> 'ROLLBACK'",
-            [],
-        ),
+        ("array_contains(keys, 'k') OR array_contains(keys, 'l') AND transaction_type <> 'ROLLBACK'", []),
         (
             "(array_contains(keys, 'k') OR array_contains(keys, 'l')) AND transaction_type IN ('NONE', 'COMMIT')",
             [["key", "in", ["k", "l"]], ["transaction_type", "in", ["NONE", "COMMIT"]]],

@@ -8,12 +8,7 @@ from hypothesis import strategies as st
 
 from spark_mq.errors import ConfigError
 from spark_mq.format.broker_version import BrokerVersions
-from spark_mq.restorer.config_files import (
-    FILE_RULES,
-    CopyType,
-    rule_of,
-    topics_json,
-)
+from spark_mq.restorer.config_files import FILE_RULES, CopyType, rule_of, topics_json
 from spark_mq.restorer.finish import restored_checkpoint
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.config_file import parse_fastjson

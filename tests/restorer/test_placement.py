@@ -41,10 +41,7 @@ class InMemory(Chunk):
 
 
 def chunk_of(
-    number: int,
-    sizes: list[int],
-    *counts: QueueCount,
-    segments: tuple[tuple[int, int, int], ...] = (),
+    number: int, sizes: list[int], *counts: QueueCount, segments: tuple[tuple[int, int, int], ...] = ()
 ) -> InMemory:
     nowhere = Location.resolve("/nowhere")
     counted = counts or (QueueCount("T", 0, len(sizes), -1, -1),)

@@ -105,11 +105,7 @@ def doors(table: str) -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize("in_address", [False, True])
 def test_look_ups_without_spark_are_those_of_the_local_disk(
-    in_address: bool,
-    archives: Archives,
-    s3: Proxy,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    in_address: bool, archives: Archives, s3: Proxy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = f"access_key={ACCESS_KEY}&secret_key={SECRET_KEY}&endpoint_override={s3.endpoint}&scheme=http"
     if in_address:

@@ -25,9 +25,7 @@ pytestmark = pytest.mark.s3
 
 @pytest.fixture(scope="session")
 def damaged(
-    unpacked: Unpack,
-    uploaded: Callable[[Path, str], str],
-    tmp_path_factory: pytest.TempPathFactory,
+    unpacked: Unpack, uploaded: Callable[[Path, str], str], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, str]:
     """A store with damage in its log, a queue and an index file: its path and its URI."""
     folder = shutil.copytree(unpacked(WORKLOAD), tmp_path_factory.mktemp("damaged") / "store")

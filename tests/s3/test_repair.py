@@ -26,9 +26,7 @@ CONF = STALE.broker_conf
 
 @pytest.fixture(scope="module")
 def damaged(
-    unpacked: Unpack,
-    uploaded: Callable[[Path, str], str],
-    tmp_path_factory: pytest.TempPathFactory,
+    unpacked: Unpack, uploaded: Callable[[Path, str], str], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, str]:
     """A store with old records, a wrong unit, a wrong entry and a short checkpoint: its path and its URI."""
     folder = shutil.copytree(unpacked(STALE), tmp_path_factory.mktemp("damaged") / "store")
@@ -77,10 +75,7 @@ def test_a_killed_repair_is_begun_again(damaged: tuple[Path, str], bucket: Path,
 
 
 def test_a_repair_that_fails_leaves_nothing(damaged: tuple[Path, str], bucket: Path) -> None:
-    with (
-        mock.patch.object(NewFiles, "_checkpoint", side_effect=KeyboardInterrupt),
-        pytest.raises(KeyboardInterrupt),
-    ):
+    with mock.patch.object(NewFiles, "_checkpoint", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         repair_here(damaged[1], CONF, "s3://made/x", apply=True)
     assert tree_of(bucket) == {}
 

@@ -1,4 +1,4 @@
-"""Where groups begin, against the facts of the Java classes. `tests/broker/test_reset_offsets.py` asks mqadmin."""
+"""Where groups begin, against the facts of the Java classes. `tests/broker/test_mqadmin.py` asks mqadmin."""
 
 from __future__ import annotations
 

@@ -55,10 +55,7 @@ class Questions:
         self.facts = facts_of(self.store)
         self.checks_index = self.trees.has_cut_pointers()
         self.opened = MessageStore(
-            self.path,
-            broker_version=self.store.broker_version,
-            broker_conf=self.conf,
-            check_index=self.checks_index,
+            self.path, broker_version=self.store.broker_version, broker_conf=self.conf, check_index=self.checks_index
         )
 
     def ask(self) -> None:

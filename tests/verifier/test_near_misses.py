@@ -16,17 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.damages import (
-    DAMAGES,
-    QUEUE,
-    body_at,
-    change,
-    flip,
-    live_end,
-    ordinary,
-    properties_at,
-    write_offset,
-)
+from tests.support.damages import DAMAGES, QUEUE, body_at, change, flip, live_end, ordinary, properties_at, write_offset
 from tests.support.stores import OWN_STORES, RealStore, Unpack
 from tests.support.verified import Bench, check, grave
 

@@ -76,9 +76,7 @@ def _flipped(data: bytes, at: int, chance: random.Random) -> bytes:
 
 @pytest.mark.parametrize("of_records", [True, False], ids=["records", "bytes"])
 @pytest.mark.parametrize(
-    ("packed", "name"),
-    [(ROCKS, "consumequeue"), (ALL_IN_ROCKS, "rocksdbstore")],
-    ids=["queues", "index"],
+    ("packed", "name"), [(ROCKS, "consumequeue"), (ALL_IN_ROCKS, "rocksdbstore")], ids=["queues", "index"]
 )
 def test_every_damage_is_found_or_harmless(packed: RealStore, name: str, of_records: bool, tmp_path: Path) -> None:
     original = packed.unpack(tmp_path / "original")

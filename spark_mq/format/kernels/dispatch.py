@@ -39,15 +39,7 @@ from spark_mq.format.array_types import (
 )
 from spark_mq.format.consume_queue import BATCH_UNIT_DTYPE, UNIT_DTYPE, UNIT_SIZE, BatchUnits, Units
 from spark_mq.format.dispatch import LIGHT_PREFIX, MAX_OFFSET_DIGITS
-from spark_mq.format.kernels.big_endian import (
-    byte_at,
-    copy_bytes,
-    int32s_at,
-    int64s_at,
-    read_i64,
-    write_i32,
-    write_i64,
-)
+from spark_mq.format.kernels.big_endian import byte_at, copy_bytes, int32s_at, int64s_at, read_i64, write_i32, write_i64
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.java_string import hash_code
 from spark_mq.format.kernels.kernel import kernel

@@ -94,14 +94,9 @@ def _hash_keys(
         frame = frames[index]
         first = count
         start, length = frame.properties_start, int(frame.properties_length)
-        (
-            unique_key_start,
-            unique_key_length,
-            keys_start,
-            keys_length,
-            tags_start,
-            tags_length,
-        ) = _find_keys(buffer, start, length)
+        (unique_key_start, unique_key_length, keys_start, keys_length, tags_start, tags_length) = _find_keys(
+            buffer, start, length
+        )
         if tags_codes.size:
             tags_codes[index] = hash_code(buffer, tags_start, tags_length) if tags_length > 0 else 0
         if frame.sys_flag & TRANSACTION_TYPE_MASK != TRANSACTION_ROLLBACK_TYPE:

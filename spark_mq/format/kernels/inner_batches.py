@@ -174,12 +174,7 @@ def put_bases(data: Bytes, starts: Int64s, queue_offsets: Int64s) -> tuple[Bytes
 
 @kernel
 def _measure_bases(
-    data: Bytes,
-    frames: Frames,
-    queue_offsets: Int64s,
-    base_ends: OutInt64s,
-    base_lengths: OutInt32s,
-    sizes: OutInt32s,
+    data: Bytes, frames: Frames, queue_offsets: Int64s, base_ends: OutInt64s, base_lengths: OutInt32s, sizes: OutInt32s
 ) -> None:
     """Write where INNER_BASE ends in each record, its digits, and the new size; a record that is no batch has none."""
     for index in range(frames.size):

@@ -19,15 +19,7 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import is_offset_message_id
 from spark_mq.format.record import Record
 from spark_mq.format.system_topic import RETRY_PREFIX, TRACE_TOPIC
-from spark_mq.lifecycle.life.event import (
-    Event,
-    EventKind,
-    Step,
-    TracedStep,
-    numbered,
-    time_text,
-    traced_steps,
-)
+from spark_mq.lifecycle.life.event import Event, EventKind, Step, TracedStep, numbered, time_text, traced_steps
 from spark_mq.lifecycle.life.life_store import FoundMessages, LifeStore, MessageExpiry, life_store
 from spark_mq.lifecycle.life.outcome import (
     ConsumerState,

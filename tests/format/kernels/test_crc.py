@@ -70,9 +70,7 @@ def test_every_record_of_a_broker_has_the_crcs_that_it_says(store: RealStore, un
         assert not wrong_property_crcs(array(data), frames).any()
 
 
-def test_a_flipped_bit_anywhere_in_a_broker_s_record_shows_in_its_property_crc(
-    unpacked: Unpack,
-) -> None:
+def test_a_flipped_bit_anywhere_in_a_broker_s_record_shows_in_its_property_crc(unpacked: Unpack) -> None:
     """All of it but the last property's own name and separators: without them there is no CRC to compare with."""
     data, frames = scanned(segment_files(unpacked(CRC_STORE))[0])
     frame = frames[np.flatnonzero(frames.body_length > 20)[0]]

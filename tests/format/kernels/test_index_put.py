@@ -176,10 +176,7 @@ def test_the_size_of_the_pieces_does_not_matter(layout: IndexLayout, entries: Pu
 
 @settings(max_examples=examples(300))
 @given(
-    layouts,
-    puts,
-    st.dictionaries(st.integers(0, 4), st.integers(-2, 12)),
-    st.tuples(times, times, st.integers(-2, 9)),
+    layouts, puts, st.dictionaries(st.integers(0, 4), st.integers(-2, 12)), st.tuples(times, times, st.integers(-2, 9))
 )
 def test_a_damaged_file_is_continued_as_by_the_java(
     layout: IndexLayout, entries: Puts, slots: dict[int, int], header: tuple[int, int, int]
