@@ -105,6 +105,8 @@ RECOVERY_SCHEMA = pa.schema(
 | double | puts units or index entries a second time |
 | lack, skip | leaves messages without index entries; puts no keys of new messages up to an offset |
 """
+_NO_ROWS = pa.Table.from_batches([], RECOVERY_SCHEMA)
+"""`Schema.empty_table` would import pandas."""
 
 
 def dispatch_obstacle(commit_log_offset: int) -> str:
@@ -256,7 +258,7 @@ class Boot:
     end_reason: str | None = field(default=None, compare=False)
     checked: int | None = field(default=None, compare=False)
     max_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict, compare=False)
-    rows: pa.Table = field(default_factory=RECOVERY_SCHEMA.empty_table, compare=False)
+    rows: pa.Table = field(default_factory=lambda: _NO_ROWS, compare=False)
 
     @property
     def lost(self) -> int:
