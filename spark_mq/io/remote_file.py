@@ -1,7 +1,7 @@
 """Files over a network: few and large reads, a snapshot of what was listed, and bytes that are kept for a while.
 
 A request for 20 bytes takes as long as one for 256 KiB. So a read gets the block around it, and a small file whole.
-Reads that follow one another get more with each request, up to 2 MiB.
+Reads that follow one another get more with each request, up to 2 MiB. A database says that its blocks are smaller.
 
 Each question about a file of an object store is a request, and so is opening a file. A listing of a whole tree is one
 request for 1000 files. So a reader that shows a store as it was when it was opened asks for the first 1000 files, which
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from spark_mq.io.storage import NetworkStorage, Page
 
 _OPEN_FILES: Final = 64
-_BLOCK: Final = 256 << 10
 READ_SIZE: Final = 8 << 20
 """The number of bytes of a request for a part of a long range."""
 
@@ -158,8 +157,8 @@ class RemoteFile:
         """Raise `FileNotFoundError` if the file does not exist, `StorageError` if it cannot be opened."""
         self._storage, self._path = storage, path
         self._file = storage.open(path, size)
-        self.size = self._file.size
-        self._is_small = self.size <= _SMALL_FILE * _BLOCK
+        self.size, self._block = self._file.size, storage.block
+        self._is_small = self.size <= _SMALL_FILE * self._block
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
         self._next = -1
         """The block after those that the last request got: a read of it goes on where that request ended."""
@@ -175,7 +174,7 @@ class RemoteFile:
             return self._read(position, stop)
 
     def _read(self, position: int, stop: int) -> bytes:
-        first, last = position // _BLOCK, (stop - 1) // _BLOCK
+        first, last = position // self._block, (stop - 1) // self._block
         missing = [block for block in range(first, last + 1) if block not in self._blocks]
         if missing and last - first >= KEPT_BLOCKS:
             return self._request(position, stop - position)
@@ -188,7 +187,7 @@ class RemoteFile:
         while len(self._blocks) > KEPT_BLOCKS:
             self._blocks.popitem(last=False)
         data = parts[0] if len(parts) == 1 else b"".join(parts)
-        start = position - first * _BLOCK
+        start = position - first * self._block
         return data[start : start + stop - position]
 
     def read_range(self, position: int, length: int) -> bytes:
@@ -216,16 +215,16 @@ class RemoteFile:
 
     def _fetch(self, start: int, stop: int) -> None:
         """Get the blocks from `start` to `stop` (not included), and more if reads follow one another."""
-        last = -(-self.size // _BLOCK)
+        block = self._block
         if self._is_small:
-            start, stop = 0, last
+            start, stop = 0, -(-self.size // block)
         elif start == self._next:
             self._count = min(2 * self._count, _MOST_BLOCKS)
-            stop = max(stop, min(start + self._count, last))
+            stop = max(stop, min(start + self._count, -(-self.size // block)))
         else:
             self._count = stop - start
-        data = memoryview(self._request(start * _BLOCK, min((stop - start) * _BLOCK, self.size - start * _BLOCK)))
+        data = memoryview(self._request(start * block, min((stop - start) * block, self.size - start * block)))
         for number in range(start, stop):
-            at = (number - start) * _BLOCK
-            self._blocks[number] = bytes(data[at : at + _BLOCK])
+            at = (number - start) * block
+            self._blocks[number] = bytes(data[at : at + block])
         self._next = stop

@@ -103,6 +103,8 @@ class Storage(ABC):
 class NetworkStorage(Storage):
     """A home of files that is reached over a network."""
 
+    block: ClassVar[int] = 256 << 10
+    """The bytes around those of a short read that are also got, because over a network that takes as long."""
     what_to_check: ClassVar[str]
     """What a person checks if the storage cannot be reached."""
     what_denies: ClassVar[str]
@@ -121,6 +123,10 @@ class NetworkStorage(Storage):
 
     def first_page(self, path: str) -> Page | None:
         """The first files of the tree at a path, if one request gives them; else None."""
+        return None
+
+    def data_end(self, path: str) -> int | None:
+        """The position in a file after which there are only zeros, if no read is needed for it; else None."""
         return None
 
     def asked(self, path: str, request: Callable[[], _T], done: str = "read") -> _T:

@@ -96,6 +96,8 @@ def find_data_end(file: Location, size: int) -> int:
     The holes of a sparse local file are skipped. Other zeros are read from the end, block by block. If the first block
     of a file on S3 is zeros, the file's ETag can tell that all others are zeros, too.
     """
+    if not file.is_local and (known := file.over_network().data_end(file.path)) is not None:
+        return known
     blocks = _local_blocks(file, size) if file.is_local else _remote_blocks(file, size)
     for start, block in blocks:
         if block != _ZERO_BLOCK[: len(block)]:
