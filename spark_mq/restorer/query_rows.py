@@ -64,9 +64,8 @@ def open_archive(spark: SparkSession, table: str, request: RestoreRequest) -> tu
     size = of_store.agg(F.sum("store_size").cast("long")).collect()[0][0]
     if size is None:
         raise request.nothing_to_restore(source.name)
-    order = ["store_timestamp", "commit_log_offset"] if request.is_renumbered else ["commit_log_offset"]
-    rows = of_store.select(*columns).repartitionByRange(size // _BYTES_PER_PARTITION + 1, *order)
-    return source, rows.sortWithinPartitions(*order)
+    rows = of_store.select(*columns).repartitionByRange(size // _BYTES_PER_PARTITION + 1, "commit_log_offset")
+    return source, rows.sortWithinPartitions("commit_log_offset")
 
 
 def _chosen(rows: DataFrame, request: RestoreRequest) -> DataFrame:

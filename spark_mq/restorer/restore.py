@@ -66,8 +66,8 @@ def restore(
     appears whole or not at all.
 
     Messages with offsets keep them, and all bytes of their records; where messages are left out, queue offsets stay.
-    With `renumber`, and if the rows have no offsets, messages get new ones, in the order of their store times; a whole
-    store keeps the order of its log.
+    With `renumber`, and if the rows have no offsets, messages get new ones: in the order of the log, and of a DataFrame
+    in the order of their store times.
 
     Args:
         spark: The session. The job uses a session of its own on the same Spark.

@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 from spark_mq import MessageStore, expire, restore
 from spark_mq.archive.writer import archive
 from spark_mq.errors import OptionError
+from spark_mq.format.record import Record
+from spark_mq.testing import LogWriter
 from tests.support.rebuilt import rebuild_here
 from tests.support.soak import SOAKS
 from tests.support.store_history import cut_log, record_ends
@@ -100,3 +102,17 @@ def test_batch_consume_queues_come_back(delta: SparkSession, unpacked: Unpack, t
         assert after.get_max_offset_in_queue("b1bcq", 0) == before.get_max_offset_in_queue("b1bcq", 0) > 0
     assert not (tmp_path / "part/batchconsumequeue/b1bcq/1").exists()
     assert grave(check(tmp_path / "part", BATCHES.broker_conf)[1]) == []
+
+
+def test_new_offsets_are_in_the_order_of_the_log_also_if_the_clock_was_set_back(
+    delta: SparkSession, tmp_path: Path
+) -> None:
+    log, table, conf = LogWriter(4096), str(tmp_path / "messages"), str(WHOLE.broker_conf)
+    for number in range(40):
+        seconds = number if number < 20 else number - 40
+        log.append(1_795_000_000_000 + 1000 * seconds, b"%d" % number, topic=b"orders", queue_offset=number)
+    archive(delta, str(log.write(tmp_path / "store")), table)
+    restore(delta, table, str(tmp_path / "new"), where="queue_offset <> 7", renumber=True, broker_conf=conf)
+    with MessageStore(str(tmp_path / "new")) as store:
+        found = [one for one in store.messages_of_topic("orders") if isinstance(one, Record)]
+    assert [(record.queue_offset, int(record.body)) for record in found] == list(enumerate([*range(7), *range(8, 40)]))
