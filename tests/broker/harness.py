@@ -504,13 +504,18 @@ def check_served(
 
 
 def mqadmin(broker: Broker, words: Sequence[str]) -> str:
-    """What the `mqadmin` of the broker's version prints: a command, and its arguments without the name server."""
+    """What the `mqadmin` of the broker's version prints: a command, and its arguments without the name server.
+
+    It prints nothing if a request was not answered in time, and is then asked again.
+    """
     with _workspace() as (home, _):
         command = java_command(broker.version, home, words, "sparkmq.broker.MqAdmin")
         # That of 4.9 prints nothing without a file of settings for its log.
         (home / "conf").mkdir()
         (home / "conf" / "logback_tools.xml").write_text("<configuration/>")
-        return _ended([*command, "-n", broker.name_server], ROCKETMQ_HOME=str(home)).stdout
+        command += ["-n", broker.name_server]
+        said = (_ended(command, ROCKETMQ_HOME=str(home)).stdout for _ in range(3))
+        return next(filter(None, said), "")
 
 
 def at_broker(broker: Broker, program: str, *words: str) -> list[dict[str, Any]]:
