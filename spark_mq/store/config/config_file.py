@@ -209,10 +209,7 @@ def load_config(
         if not data.strip():
             continue
         try:
-            content = parse_fastjson(data.decode("utf-8"))
-            if not isinstance(content, dict):
-                raise ValueError("it does not contain a JSON object")
-            return decode(content)
+            return decode(_json_object(data))
         except _UNREADABLE as error:
             problems.append(f"{file}: {error}")
     if problems:
@@ -236,13 +233,20 @@ def files_of_databases(store: Location) -> tuple[dict[str, bytes], set[str]]:
     return files, folders
 
 
+def _json_object(data: bytes) -> dict[str, Any]:
+    content = parse_fastjson(data.decode("utf-8"))
+    if not isinstance(content, dict):
+        raise ValueError("it does not contain a JSON object")
+    return content
+
+
 def json_problem(data: bytes) -> str | None:
     """Why the content of a file is not a JSON object; None if it is one."""
     try:
-        content = parse_fastjson(data.decode("utf-8"))
+        _json_object(data)
     except (ValueError, RecursionError) as error:
         return str(error)
-    return None if isinstance(content, dict) else "it does not contain a JSON object"
+    return None
 
 
 def as_integer(value: object, bits: int) -> int:
