@@ -38,7 +38,6 @@ from spark_mq.format.message_row import message_row
 from spark_mq.format.record import Record
 from spark_mq.format.timestamp import EPOCH
 from spark_mq.io.location import Location
-from spark_mq.store.log.split_reader import last_record, next_boundary
 from spark_mq.store.message_store import MessageStore
 
 _FIELDS = (
@@ -155,6 +154,8 @@ def sample_records(store: Location) -> list[Record]:
 
     They are the first records of segments, the last record, and records at halving distances from the end.
     """
+    from spark_mq.store.log.split_reader import last_record, next_boundary  # a check of names needs no kernels
+
     with MessageStore(store.uri) as opened:
         start, end = opened.get_min_phy_offset(), opened.get_max_phy_offset()
         if end <= start:
