@@ -46,6 +46,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from spark_mq._version import __version__ as __version__
 from spark_mq.errors import SparkMqError
 
 if TYPE_CHECKING:
@@ -68,7 +69,6 @@ if TYPE_CHECKING:
     from spark_mq.store.retention import retention
     from spark_mq.verifier.verify import verify
 
-__version__ = "0.1.0"
 __all__ = [
     "MessageStore",
     "RocketMQDataSource",

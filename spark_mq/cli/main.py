@@ -16,7 +16,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from spark_mq import __version__
+from spark_mq._version import __version__
 from spark_mq.cli.arguments import join_relative_times, place_stores_file
 from spark_mq.cli.command import Command, CommandParser
 from spark_mq.cli.exit_status import FAILED, FOUND, INTERRUPTED, INTERRUPTED_LINE, NOT_UNDERSTOOD

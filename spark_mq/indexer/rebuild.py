@@ -8,7 +8,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
-from spark_mq import __version__
+from spark_mq._version import __version__
 from spark_mq.errors import OutputExistsError
 from spark_mq.format.index_file import IndexLayout
 from spark_mq.indexer.forecast import file_settings, no_room_error, room_needed

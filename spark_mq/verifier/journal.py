@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spark_mq import __version__
+from spark_mq._version import __version__
 from spark_mq.errors import StorageError
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Queue, is_live
 from spark_mq.format.index_file import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexLayout
