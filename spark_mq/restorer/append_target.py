@@ -20,7 +20,7 @@ from spark_mq.indexer.staged_files import EntryBatch
 from spark_mq.indexer.tag_entries import TagRun, find_runs, tagged_ranges
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
-from spark_mq.store.boot_obstacles import boot_obstacles
+from spark_mq.store.boot_obstacles import BootObstacles
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_kind import Door, batch_topics, check_form, double_written_database, queue_database
 from spark_mq.store.config.store_paths import (
@@ -68,7 +68,7 @@ class AppendTarget:
         _check_filesystem(store)
         with MessageStore(str(store)) as opened:
             self.broker_versions = opened.broker_versions
-            for obstacle in boot_obstacles(store, conf, [queue.folder for queue in opened.queues.values()]):
+            for obstacle in BootObstacles(store, conf).of(queue.folder for queue in opened.queues.values()):
                 raise _refused(store, f"no broker starts on it: {obstacle}")
             self.log_end = max(opened.get_max_phy_offset(), opened.get_min_phy_offset(), 0)
             self.last_segment = opened.records.segment_of(self.log_end)

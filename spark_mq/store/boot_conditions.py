@@ -30,6 +30,7 @@ from spark_mq.format.broker_version import (
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import DEFAULT, RocksDatabase
+from spark_mq.store.boot_obstacles import BootObstacles
 from spark_mq.store.config.broker_conf import ROCKSDB_STORE, BrokerConf, FileSetting, Sourced
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.store_kind import Door, check_form, double_written_database, message_database
@@ -168,6 +169,7 @@ class BootConditions:
     Attributes:
         database: The database of the store's queues, if they are in RocksDB.
         light: The database of light message queues beside queue files, if there is one.
+        obstacles: Why the broker does not start, whatever its messages are.
     """
 
     store: MessageStore
@@ -177,6 +179,7 @@ class BootConditions:
     checkpoint: Checkpoint
     settings: BootSettings
     last_in_database: LastInDatabase
+    obstacles: BootObstacles
 
     @classmethod
     def of(cls, store: MessageStore) -> Self:
@@ -190,9 +193,16 @@ class BootConditions:
         location, conf = store.location, store.broker_conf
         light = light_database(location, conf)
         _check_form(store, light)
-        last = LastInDatabase.of(store)
-        checkpoint, settings = Checkpoint.load(location), BootSettings.of(conf)
-        return cls(store, store.queue_database, light, LastStop.of(location), checkpoint, settings, last)
+        return cls(
+            store,
+            store.queue_database,
+            light,
+            LastStop.of(location),
+            Checkpoint.load(location),
+            BootSettings.of(conf),
+            LastInDatabase.of(store),
+            BootObstacles(location, conf),
+        )
 
     def are_known(self, rules: BrokerVersions) -> bool:
         """Whether boots of the versions can be predicted.

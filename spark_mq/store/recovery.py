@@ -55,7 +55,6 @@ from spark_mq.store.boot import (
     recovery_start,
 )
 from spark_mq.store.boot_conditions import BootConditions, one_boot_group
-from spark_mq.store.boot_obstacles import boot_obstacles
 from spark_mq.store.config.store_kind import dledger_node
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX, mapped_files
 from spark_mq.store.dispatch_log import DispatchLog, RecoveryRows
@@ -186,7 +185,7 @@ class _StoppedStore:
         rules = EMPTY_LAST_FILE_IS_DELETED.holds(version), FOLDERS_ARE_SKIPPED.holds(version)
         if rules not in self._obstacles:
             files = folders if self.conditions.database is None else []
-            self._obstacles[rules] = boot_obstacles(self.store.location, self.conf, files, version)
+            self._obstacles[rules] = self.conditions.obstacles.of(files, version)
         return self._obstacles[rules]
 
 

@@ -18,7 +18,7 @@ from spark_mq.format.record import HEAD_SIZE, is_body_crc_wrong
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.store.boot import Boot, BootFacts, SegmentHead, matches_recovery, newest_heads, next_boot
 from spark_mq.store.boot_conditions import BootConditions, LastStop, assumed_settings, boot_groups
-from spark_mq.store.boot_obstacles import CONFIG_FILES, boot_obstacles
+from spark_mq.store.boot_obstacles import CONFIG_FILES
 from spark_mq.store.config.broker_conf import FileSetting
 from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
 from spark_mq.store.config.epochs import EPOCH_FILE
@@ -159,7 +159,7 @@ def store_state(
         stops = (False, True) if stop.is_clean and with_forced else (not stop.is_clean,)
         starts = [(release, after_crash) for after_crash in stops for release in rules]
         folders = [] if database is not None else list(queues_in_files(store.location))
-        obstacles = boot_obstacles(store.location, conf, folders, only)
+        obstacles = conditions.obstacles.of(folders, only)
         asks_more = any(map(conf.is_enabled, ("forceVerifyPropCRC", "enableAcceleratedRecovery")))
         is_read = log.end - log.start <= SMALL_LOG if full is None else full
         if store.records.has_entries or store.batch_topics:  # a few facts do not tell what happens to them

@@ -16,7 +16,7 @@ import pytest
 from spark_mq.cli.main import main
 from spark_mq.format.broker_version import BrokerVersion
 from spark_mq.io.location import Location
-from spark_mq.store.boot_obstacles import boot_obstacles
+from spark_mq.store.boot_obstacles import BootObstacles
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.queue.folders import queue_folders
 from tests.support.repaired import repair_here
@@ -168,9 +168,9 @@ def test_what_is_beside_no_queue_files_keeps_brokers_from_starting(
         place.write_text("text")
     path, conf = f"consumequeue/Lonely/0/{name}", BrokerConf.of(str(WORKLOAD.broker_conf))
     location = Location.resolve(str(store))
-    folders = list(queue_folders(location / "consumequeue"))
+    folders, obstacles = list(queue_folders(location / "consumequeue")), BootObstacles(location, conf)
     for version in ("4.9.7", "5.0.0", "5.1.0", "5.3.3"):
-        obstacles = boot_obstacles(location, conf, folders, BrokerVersion.parse(version))
-        assert [one.split(" ")[0] for one in obstacles] == ([] if version in starts else [path]), version
+        found = obstacles.of(folders, BrokerVersion.parse(version))
+        assert [one.split(" ")[0] for one in found] == ([] if version in starts else [path]), version
     code = "FOLDER_SUBFOLDER" if is_folder else "FOLDER_STRAY_FILE"
     assert path in [finding.file for finding in check(store, WORKLOAD.broker_conf)[1] if finding.code == code]
