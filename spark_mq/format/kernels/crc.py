@@ -21,7 +21,7 @@ from spark_mq.format import record
 from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutFlags, OutInt64s
 from spark_mq.format.kernels.big_endian import byte_at, read_i16, read_i32, read_i64
 from spark_mq.format.kernels.frames import Frames, host_size
-from spark_mq.format.kernels.kernel import kernel
+from spark_mq.format.kernels.kernel import kernel, replaced
 from spark_mq.format.properties import (
     CRC_DIGITS,
     CRC_PROPERTY,
@@ -55,12 +55,13 @@ def _tables() -> Int32s:
 _TABLES = _tables()
 
 
-@kernel
-def crc32(buffer: Bytes, start: int, length: int) -> int:
-    """`zlib.crc32` of the `length` bytes at `start`, computed sixteen bytes at a time ("slicing by sixteen")."""
-    crc = -1
-    position, end = start, start + length
-    while end - position >= 16:
+@replaced("fold")
+def _after_blocks(buffer: Bytes, start: int, length: int, crc: int) -> int:
+    """The inverted CRC after `length` bytes more, a multiple of sixteen ("slicing by sixteen").
+
+    In a kernel, a processor that can multiply without carry does that instead, at a fifth of the time.
+    """
+    for position in range(start, start + length, 16):
         first, second = read_i64(buffer, position), read_i64(buffer, position + 8)
         # The terms without the CRC of the bytes before: the processor computes them while it waits for that.
         later = (
@@ -82,10 +83,17 @@ def crc32(buffer: Bytes, start: int, length: int) -> int:
             ^ (_TABLES[13, (crc >> 16 ^ first >> 40) & 0xFF] ^ _TABLES[12, (crc >> 24 ^ first >> 32) & 0xFF])
             ^ later
         )
-        position += 16
-    while position < end:
+    return crc
+
+
+@kernel
+def crc32(buffer: Bytes, start: int, length: int) -> int:
+    """`zlib.crc32` of the `length` bytes at `start`."""
+    crc, blocks = -1, length & ~15
+    if blocks > 0:
+        crc = _after_blocks(buffer, start, blocks, crc)
+    for position in range(start + blocks, start + length):
         crc = _TABLES[0, (crc ^ byte_at(buffer, position)) & 0xFF] ^ (crc >> 8 & 0xFFFFFF)
-        position += 1
     return int(np.int64(~crc) & 0xFFFFFFFF)
 
 
