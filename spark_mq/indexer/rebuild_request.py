@@ -57,7 +57,7 @@ class RebuildRequest(RebuildInput):
         only: str | None = None,
         topic: str | None = None,
         queue_id: int | None = None,
-        broker_conf: str | None = None,
+        broker_conf: str | BrokerConf | None = None,
         broker_version: str | None = None,
         time_zone: str | None = None,
         mode: str = FAILFAST,
@@ -68,7 +68,7 @@ class RebuildRequest(RebuildInput):
         assume_defaults: bool = False,
         queue_store: str | None = None,
     ) -> Self:
-        """The request with these arguments."""
+        """The request with these arguments; `broker_conf` is a file of settings, or what was read from one."""
         selection = Selection.of(only, topic, queue_id)
         if mode not in (FAILFAST, PERMISSIVE):
             raise OptionError(f"--mode {mode!r} is none of {FAILFAST}, {PERMISSIVE}")
@@ -78,7 +78,7 @@ class RebuildRequest(RebuildInput):
             raise OptionError(f"--queue-store {queue_store!r} is none of {FILES}, {ROCKSDB}")
         if queue_store is not None and not selection.has_queues:
             raise OptionError("--queue-store has no effect on the index: leave out --only index")
-        conf = BrokerConf.of(broker_conf)
+        conf = broker_conf if isinstance(broker_conf, BrokerConf) else BrokerConf.of(broker_conf)
         if queue_store == ROCKSDB:
             if selection.topic is not None:
                 raise OptionError(f"--queue-store {ROCKSDB} writes the queues of all topics: leave out --topic")

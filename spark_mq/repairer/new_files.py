@@ -108,18 +108,23 @@ class NewFiles:
 
     def _database(self, action: Action, tasks: Tasks) -> Iterator[Action]:
         """Make the files of a database of queues; yields what happens to each file of the old and of the new one."""
-        rebuilt = self.folder / WORK_FOLDER / CONSUME_QUEUE
+        output = self.folder / WORK_FOLDER / CONSUME_QUEUE
         request = RebuildRequest.of(
-            str(self.store), str(rebuilt), only=CONSUME_QUEUE, queue_store=ROCKSDB, mode=PERMISSIVE
+            str(self.store),
+            str(output),
+            only=CONSUME_QUEUE,
+            queue_store=ROCKSDB,
+            mode=PERMISSIVE,
+            broker_conf=self.conf,
         )
-        rebuild_with(tasks, replace(request, broker_conf=self.conf))
-        folder = Path(action.change.file).parent
+        rebuild_with(tasks, request)
+        rebuilt, folder = output / self.conf.queue_database, Path(action.change.file).parent
         old = {info.base_name for info in (self.store / str(folder)).entries() if info.type == fs.FileType.File}
-        new = os.listdir((rebuilt / CONSUME_QUEUE).path)
+        new = os.listdir(rebuilt.path)
         make_folders((self.folder / str(folder)).path)
         for name in new:
-            flush_to_disk((rebuilt / CONSUME_QUEUE / name).path)
-            os.rename((rebuilt / CONSUME_QUEUE / name).path, (self.folder / str(folder) / name).path)
+            flush_to_disk((rebuilt / name).path)
+            os.rename((rebuilt / name).path, (self.folder / str(folder) / name).path)
         # `CURRENT` names the tables: until its turn, a check finds the old database, whole or damaged.
         changed = [(name, ChangeKind.REPLACE if name in old else ChangeKind.CREATE) for name in new]
         removed = [(name, ChangeKind.ASIDE) for name in sorted(old - set(new))]
