@@ -58,6 +58,8 @@ RUNNING_BROKER = "running broker"
 """In column `file` of a snapshot: the messages were archived from a running broker, which is not a whole log."""
 _MAX_BASES = 16
 _MAX_HALVINGS = 10
+LOST = "#lost-"
+"""In column `store`, the text between a store's name and the offset and time of an end of its log that was lost."""
 
 
 def archived_stores(spark: SparkSession, tables: ArchiveTables) -> list[StoreIdentity]:
@@ -172,10 +174,6 @@ def sample_records(store: Location) -> list[Record]:
             except CorruptLogError:  # a blank or a corrupt range
                 continue
     return records
-
-
-LOST = "#lost-"
-"""In column `store`, the text between a store's name and the offset and time of an end of its log that was lost."""
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,8 @@ from spark_mq.store.config.store_paths import CONSUME_QUEUE
 
 _MINUTE_MILLIS = 60_000
 _POSITIONS = "topic STRING, queue_id INT, queue_offset BIGINT"
+_NO_UNIT = ("PREPARED", "ROLLBACK")
+"""Transaction types of messages that are in no queue (`CommitLogDispatcherBuildConsumeQueue`@5.3.3)."""
 
 
 def rates_of(source: ArchiveSource, topic: str | None = None) -> pa.Table:
@@ -209,10 +211,6 @@ class ArchivedQueues(QueueSource):
         for one in load_consumer_offsets(self.location):
             yield one.topic, one.queue_id, one.offset
             yield one.topic, one.queue_id, one.offset - 1
-
-
-_NO_UNIT = ("PREPARED", "ROLLBACK")
-"""Transaction types of messages that are in no queue (`CommitLogDispatcherBuildConsumeQueue`@5.3.3)."""
 
 
 def archived_progress(

@@ -26,6 +26,7 @@ Codes = npt.NDArray[np.uint8]
 _PLAIN_INTEGER = r"\A-?[0-9]{1,18}\z"
 _PLAIN_DOUBLE = r"\A-?[0-9]{1,15}(\.[0-9]{1,15})?\z"
 _FIND = {Search.CONTAINS: pc.match_substring, Search.STARTSWITH: pc.starts_with, Search.ENDSWITH: pc.ends_with}
+_UNREADABLE = 2
 
 
 def matching_mask(condition: Expression, messages: ArrayMessages) -> npt.NDArray[np.bool_]:
@@ -108,9 +109,6 @@ class ArrayMessages:
         if name not in self._found:
             self._found[name] = self._find(name)
         return self._found[name]
-
-
-_UNREADABLE = 2
 
 
 def _booleans(array: Any) -> npt.NDArray[np.bool_]:

@@ -87,6 +87,8 @@ _UNIT = np.dtype(
         ("reserved", ">i8"),
     ]
 )
+_PASSED = "the offset of its level in delayOffset.json is after it, but no delivered message of it is in the log"
+_NO_UNIT = "timercheck says that it is in the timer log, but the timer log has no unit of it"
 
 
 @dataclass(frozen=True)
@@ -286,7 +288,3 @@ def delayed(
         "cancel_offset": optional(found.offset[found.cancel], found.cancel >= 0),
     }
     return pa.table(columns, schema=DELAYED.schema)
-
-
-_PASSED = "the offset of its level in delayOffset.json is after it, but no delivered message of it is in the log"
-_NO_UNIT = "timercheck says that it is in the timer log, but the timer log has no unit of it"

@@ -16,6 +16,7 @@ from spark_mq.lifecycle.outcomes import Case
 Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 _MERGED_ROWS = 1 << 20
 """Sums of batches that are kept before they are merged."""
+_MOST_NUMBERS = 1 << 62
 
 
 def integers(column: Column, null: int = -1) -> Int64s:
@@ -55,9 +56,6 @@ def numbered(*columns: Column) -> Int64s:
         if values > 1:
             result, count = result * values + integers(codes.indices), count * values
     return _dense(result)[0]
-
-
-_MOST_NUMBERS = 1 << 62
 
 
 def _dense(numbers: Int64s) -> tuple[Int64s, int]:

@@ -51,6 +51,7 @@ NOT_IN_LOG = (
     "without a message in the log"
 )
 HALF_OFFSET = r"\+?[0-9]{1,18}"
+_OF_HALVES = (TRANSACTION_GROUP, HALF_TOPIC)
 
 
 def half_queue_offsets(body: bytes) -> list[int]:
@@ -169,9 +170,6 @@ class DecidedHalves:
             problem = f"there is no file {store / CONFIG / CONSUMER_OFFSETS}"
         mine = {queue: at for (group, topic, queue), at in (found or {}).items() if (group, topic) == _OF_HALVES}
         return cls(mine, problem)
-
-
-_OF_HALVES = (TRANSACTION_GROUP, HALF_TOPIC)
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ ALL_KEYS = "all_keys"
 """The name of the number of all keys in the metadata of the table."""
 BY_TAGS, BY_QUEUE = ("topic", "tags", "minute"), ("topic", "queue_id", "minute")
 """The columns by which tables `rates` and `skew` count."""
+_NAMES = [("topic", "ascending"), ("key", "ascending")]
 
 
 def duplicates_rows(store: MessageStore) -> pa.Table:
@@ -158,9 +159,6 @@ def hot_keys(groups: pa.Table | None, most_keys: int = MOST_KEYS) -> pa.Table:
     names = ("topic", "key", "count", "store_size", "store_timestamp_min", "store_timestamp_max")
     table = pa.table([groups[name] for name in names], schema=HOT_KEYS.schema)
     return table.replace_schema_metadata({ALL_KEYS: str(all_keys)})
-
-
-_NAMES = [("topic", "ascending"), ("key", "ascending")]
 
 
 def _most(groups: pa.Table, first: str, second: str, most: int) -> Int64s:

@@ -69,6 +69,7 @@ _COLUMNS = (*_MESSAGE, "body", CORRUPT_RECORD)
 _KEYS = TRACES.schema.field("keys").type
 _INT32S = ("body_length", "cost_millis", "retry_times")
 _SHORT, _LONG = "^[+-]?[0-9]{1,9}$", "^[+-]?[0-9]{1,18}$"
+_ZERO = np.zeros(1, np.int32)
 
 
 @dataclass(frozen=True)
@@ -191,9 +192,6 @@ def _pieces(bodies: pa.Array) -> tuple[Int64s, pa.Array]:
     pieces, owners = pc.list_flatten(split), integers(pc.list_parent_indices(split))
     is_event = flags(pc.not_equal(pieces, ""))
     return owners[is_event], pieces.filter(pa.array(is_event))
-
-
-_ZERO = np.zeros(1, np.int32)
 
 
 def _events(pieces: pa.Array) -> pa.Table:

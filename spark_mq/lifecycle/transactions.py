@@ -112,6 +112,18 @@ OPS = Selection(
     check_crc=True,
 )
 """The op messages of a store."""
+_LACKS_COPIES = (
+    "older copies of the half message are not in the log, which begins at commit log offset {start}: one of them can "
+    "have been committed"
+)
+_PASSED = (
+    f"the offset of {TRANSACTION_GROUP} in consumerOffset.json is after the half message, but the log has no message "
+    "that ended the transaction"
+)
+_AMBIGUOUS = (
+    "several half messages have this unique key and were made at the same time, so it is not certain which messages "
+    "belong to this one"
+)
 
 
 @dataclass(frozen=True)
@@ -355,20 +367,6 @@ def _states(found: TransactionRecords, decided: DecidedHalves, end_problem: str 
         asks_again=found.last_op >= 0,
     )
     return first_cases(cases)
-
-
-_LACKS_COPIES = (
-    "older copies of the half message are not in the log, which begins at commit log offset {start}: one of them can "
-    "have been committed"
-)
-_PASSED = (
-    f"the offset of {TRANSACTION_GROUP} in consumerOffset.json is after the half message, but the log has no message "
-    "that ended the transaction"
-)
-_AMBIGUOUS = (
-    "several half messages have this unique key and were made at the same time, so it is not certain which messages "
-    "belong to this one"
-)
 
 
 def _next_step(

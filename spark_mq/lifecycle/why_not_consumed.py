@@ -41,6 +41,7 @@ from spark_mq.store.message_store import MessageStore
 from spark_mq.store.retention import moment_of
 
 _SHOWN_VALUE = 60
+_ANSWERS = {Truth.FALSE: "is FALSE", Truth.NULL: "is unknown", Truth.ERROR: "cannot be evaluated"}
 
 
 class FilterStep(StrEnum):
@@ -99,9 +100,6 @@ def sql_verdict(one: ConsumerFilter, properties: Mapping[str, str], ext: ExtUnit
                 f"{time_text(ext.store_timestamp)}, after the filter was born at {time_text(one.born_time)}",
             )
     return Verdict(None, f"{one.expression} is TRUE")
-
-
-_ANSWERS = {Truth.FALSE: "is FALSE", Truth.NULL: "is unknown", Truth.ERROR: "cannot be evaluated"}
 
 
 def property_names(expression: object) -> list[str]:

@@ -30,6 +30,11 @@ from spark_mq.tables.config import CONSUMER_OFFSETS, TOPICS
 from spark_mq.tables.live import ROUTE
 from spark_mq.tables.store_files import QUEUES
 
+_PROBLEMS = {
+    "NO_QUEUE": "there is no such queue: its topic was deleted, or has fewer queues now",
+    "TOO_LARGE": "the queue ends before the offset: it lost its end, or its topic was deleted and made again",
+}
+
 
 class LiveQueues(QueueSource):
     """The queues of a broker that runs, with the contents of its config files."""
@@ -166,10 +171,6 @@ def route(source: LiveQueues, options: LiveOptions) -> pa.Table:
     return table_of(rows, ROUTE.schema)
 
 
-_PROBLEMS = {
-    "NO_QUEUE": "there is no such queue: its topic was deleted, or has fewer queues now",
-    "TOO_LARGE": "the queue ends before the offset: it lost its end, or its topic was deleted and made again",
-}
 _ROWS: dict[str, Callable[[LiveQueues, LiveOptions], pa.Table]] = {
     rows.__name__: rows for rows in (queues, topics, consumer_offsets, subscription_groups, consumer_progress, route)
 }

@@ -41,6 +41,8 @@ FONTS: tuple[str, ...] = (
 )
 FONTS += ("Microsoft YaHei", "PingFang SC", "Hiragino Sans GB", "Arial Unicode MS", "SimHei", "Droid Sans Fallback")
 """Fonts with Chinese characters, the best first. matplotlib's own font has none."""
+_SVG = "{http://www.w3.org/2000/svg}"
+_COLOUR = re.compile("(fill|stroke): (#[0-9a-f]{6})")
 
 
 def _chinese_fonts() -> list[str]:
@@ -124,8 +126,6 @@ class Plot:
         return ElementTree.tostring(root, encoding="unicode")
 
 
-_SVG = "{http://www.w3.org/2000/svg}"
-_COLOUR = re.compile("(fill|stroke): (#[0-9a-f]{6})")
 ElementTree.register_namespace("", _SVG.strip("{}"))
 ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
 

@@ -35,6 +35,20 @@ from spark_mq.tables.store_files import CHECKPOINT, EPOCHS, QUEUES, SEGMENTS
 _LAST = "last_store_timestamp"
 _NAMED_QUEUES = 3
 """Queues that the problem of a topic names; the rest is a number."""
+_GROUP_SETTINGS = {
+    "consume_enable": ("consumeEnable", 0),
+    "consume_broadcast_enable": ("consumeBroadcastEnable", 0),
+    "consume_from_min_enable": ("consumeFromMinEnable", 0),
+    "consume_message_orderly": ("consumeMessageOrderly", 0),
+    "retry_queue_nums": ("retryQueueNums", 32),
+    "retry_max_times": ("retryMaxTimes", 32),
+    "consume_timeout_minute": ("consumeTimeoutMinute", 32),
+    "broker_id": ("brokerId", 64),
+    "which_broker_when_consume_slowly": ("whichBrokerWhenConsumeSlowly", 64),
+    "notify_consumer_ids_changed_enable": ("notifyConsumerIdsChangedEnable", 0),
+    "group_sys_flag": ("groupSysFlag", 32),
+}
+"""The JSON name of each column, and the bits of its integers; 0 for true or false."""
 
 
 def segments(store: MessageStore) -> pa.Table:
@@ -198,22 +212,6 @@ def _group_settings(config: Mapping[str, Any]) -> Row:
     attributes = config.get("attributes")
     row["attributes"] = None if attributes is None else {str(key): str(value) for key, value in attributes.items()}
     return row
-
-
-_GROUP_SETTINGS = {
-    "consume_enable": ("consumeEnable", 0),
-    "consume_broadcast_enable": ("consumeBroadcastEnable", 0),
-    "consume_from_min_enable": ("consumeFromMinEnable", 0),
-    "consume_message_orderly": ("consumeMessageOrderly", 0),
-    "retry_queue_nums": ("retryQueueNums", 32),
-    "retry_max_times": ("retryMaxTimes", 32),
-    "consume_timeout_minute": ("consumeTimeoutMinute", 32),
-    "broker_id": ("brokerId", 64),
-    "which_broker_when_consume_slowly": ("whichBrokerWhenConsumeSlowly", 64),
-    "notify_consumer_ids_changed_enable": ("notifyConsumerIdsChangedEnable", 0),
-    "group_sys_flag": ("groupSysFlag", 32),
-}
-"""The JSON name of each column, and the bits of its integers; 0 for true or false."""
 
 
 def consumer_filters(store: MessageStore, topic: str | None = None, consumer_group: str | None = None) -> pa.Table:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 LIVE_SCHEME = "rocketmq://"
 """The start of the address of a cluster: `rocketmq://namesrv:9876,namesrv2:9876`."""
+_OF_STORE = ("brokerConf", "brokerVersion")
 
 
 def at(what: str) -> Option:
@@ -168,7 +169,6 @@ BROKER_VERSION = Option(
     "such as 5.1.0, or a line of versions, 4.9 or 5; by default the versions that the store's files show. 4.9 and 5 "
     "offer a different min_offset if a queue starts with pre-blank units",
 )
-_OF_STORE = ("brokerConf", "brokerVersion")
 STORE_NAME_COLUMNS = (
     Column("cluster", "STRING", "the broker's cluster, brokerClusterName"),
     Column("broker", "STRING", "the broker, brokerName"),

@@ -29,6 +29,9 @@ from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, CORRUPT_RECORD
 from spark_mq.format.pieces import Pieces
 from spark_mq.format.properties import KEYS, TAGS, UNIQUE_KEY
 
+_PROPERTIES = {"tags": TAGS, "keys": KEYS, "unique_key": UNIQUE_KEY}
+"""The columns that are the value of a property, with its name."""
+
 
 @dataclass(frozen=True)
 class Bodies:
@@ -335,10 +338,6 @@ def _variable_size_array(
 
 def _binary_array(out: Bytes, offsets: Int32s, valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
     return _variable_size_array(pa.binary(), out, offsets, valid)
-
-
-_PROPERTIES = {"tags": TAGS, "keys": KEYS, "unique_key": UNIQUE_KEY}
-"""The columns that are the value of a property, with its name."""
 
 
 def _field(column: str) -> str:

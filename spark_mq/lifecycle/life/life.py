@@ -44,6 +44,7 @@ _MAX_COPIES = 1_000
 _MAX_CONSUMED = 10
 """Copies of a message for which consumer groups are told: a key can be sent many times."""
 DEFAULT_LIMIT = 10
+_NO_MESSAGE = Outcome(State.UNKNOWN, "the log does not have the message itself")
 
 
 @dataclass(frozen=True)
@@ -108,9 +109,6 @@ def message_life(found: Sequence[FoundMessage], record: Record | None = None) ->
         next=(*coming, *(expiry.text for expiry in expiries)),
         unknown=tuple(dict.fromkeys(text for part in parts for text in part.unknown)),
     )
-
-
-_NO_MESSAGE = Outcome(State.UNKNOWN, "the log does not have the message itself")
 
 
 class _LifeInStore:

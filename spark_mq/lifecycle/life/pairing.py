@@ -37,6 +37,15 @@ from spark_mq.lifecycle.popped_messages import Position
 RETRIES = (EventKind.RETRIED, EventKind.DEAD)
 _LATE = 1000
 """Milliseconds after which a message is called late."""
+_NO_DELIVERY = (
+    RecordKind.HALF,
+    RecordKind.DISCARDED,
+    RecordKind.DELAYED,
+    RecordKind.TIMER,
+    RecordKind.TIMER_DELETE,
+    RecordKind.DEAD_LETTER,
+)
+"""The kinds of records that are never the delivery of a delayed message."""
 
 
 @dataclass(eq=False)
@@ -301,14 +310,3 @@ def _delivers(copy: Copy, before: Copy) -> bool:
         return False
     is_there = copy.position[:2] == (before.situation.real_topic, before.situation.real_queue_id)
     return is_there and copy.record.reconsume_times == before.record.reconsume_times
-
-
-_NO_DELIVERY = (
-    RecordKind.HALF,
-    RecordKind.DISCARDED,
-    RecordKind.DELAYED,
-    RecordKind.TIMER,
-    RecordKind.TIMER_DELETE,
-    RecordKind.DEAD_LETTER,
-)
-"""The kinds of records that are never the delivery of a delayed message."""
