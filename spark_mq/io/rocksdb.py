@@ -15,6 +15,7 @@ import importlib.util
 import os
 import shutil
 import tempfile
+import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -52,7 +53,7 @@ def can_read_rocksdb() -> bool:
 
 
 class RocksDatabase:
-    """The database in a folder."""
+    """The database in a folder; `copied_at` is when its files were copied (nanoseconds since the epoch)."""
 
     def __init__(self, folder: Location) -> None:
         """Open the database.
@@ -183,6 +184,7 @@ class RocksDatabase:
 
     def _copy_files(self) -> None:
         """Copy the files: the list of tables (`MANIFEST-*`) before the tables, so that none is missing."""
+        self.copied_at = time.time_ns()
         for name in os.listdir(self._copy):
             os.unlink(os.path.join(self._copy, name))
         names = [info.base_name for info in self.folder.entries() if info.type == fs.FileType.File]

@@ -45,6 +45,7 @@ from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.consume_queue_store import ConsumeQueueStore
 from spark_mq.store.queue.folders import folders_of_topic
+from spark_mq.store.queue.queue_database import QueueDatabase
 from spark_mq.store.store_lock import StateMemory, settled_state
 
 _ENDS = StateMemory[LiveEnd]()
@@ -187,9 +188,13 @@ class MessageStore(ConsumeQueueStore):
         See `store.settled_files`.
         """
         files = [segment.location for segment in self.records.segments]
-        files += [file.location for queue in self._found.values() for file in queue.files]
+        of_queues = [file.location for queue in self._found.values() for file in queue.files]
+        files += [file for file in of_queues if not isinstance(file.storage, QueueDatabase)]
+        databases = {id(file.storage): file.storage for file in of_queues if isinstance(file.storage, QueueDatabase)}
+        files += [file for database in databases.values() for file in database.stored_files()]
+        read_at = min((database.copied_at for database in databases.values()), default=None)
         extents = [(segment.base, segment.size) for segment in self.records.segments]
-        return settled_state(self.location, [*files, self.location / CHECKPOINT], extents)
+        return settled_state(self.location, [*files, self.location / CHECKPOINT], extents, read_at)
 
     def look_message_by_offset(self, commit_log_offset: int) -> pa.Table:
         """The live message whose record starts at a commit log offset.

@@ -93,14 +93,17 @@ def forget_everything() -> None:
         memory.clear()
 
 
-def settled_state(store: Location, files: Iterable[Location], about: object) -> bytes | None:
+def settled_state(
+    store: Location, files: Iterable[Location], about: object, read_at: int | None = None
+) -> bytes | None:
     """A hash of the state of some files of a store, which differs after each change; None if one may change unseen.
 
-    That is, if a broker runs, if the file is not local, or if it changed just now. A file that does not exist has a
-    state, too.
+    That is, if a broker runs, if the file is not local, or if it changed just now, or since it was read. A file that
+    does not exist has a state, too.
 
     Args:
         about: What the state is about, besides the files: another value is another state.
+        read_at: When the first of the files was read (nanoseconds since the epoch), if that is not to be done yet.
     """
     if is_locked(store) is not False:
         return None
@@ -120,7 +123,8 @@ def settled_state(store: Location, files: Iterable[Location], about: object) -> 
             newest = max(newest, found.st_ctime_ns)
         digest.update(b"\0".join((os.fsencode(file.path), repr(state).encode(), b"")))
     # The lock is asked for last: a broker that starts from now on changes the state of its file.
-    return digest.digest() if newest < time.time_ns() - settled and is_locked(store) is False else None
+    read_at = time.time_ns() if read_at is None else read_at
+    return digest.digest() if newest < read_at - settled and is_locked(store) is False else None
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from spark_mq.store import store_lock as settled_files
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.log_range import LiveEnd
 from spark_mq.store.message_store import MessageStore
+from tests.support.rocksdb import ROCKS
 from tests.support.stores import OWN_STORES, RealStore, Unpack
 
 
@@ -59,3 +60,31 @@ def test_an_end_is_searched_for_each_time_while_a_broker_may_run(store: Path, se
     assert [end(store), end(store)] == [found.offset for found in searches]
     with MessageStore(str(store), recalls_end=True) as opened:
         assert opened.first_state is not None
+
+
+@pytest.fixture
+def rocks(unpacked: Unpack, tmp_path: Path) -> Path:
+    """A store whose queues are in RocksDB, and without an index."""
+    return Path(shutil.copytree(unpacked(ROCKS), tmp_path / "rocks", ignore=shutil.ignore_patterns("index*")))
+
+
+def test_an_end_by_queues_in_rocksdb_is_searched_for_once_while_no_file_changes(
+    rocks: Path, searches: list[LiveEnd]
+) -> None:
+    ends = [end(rocks), end(rocks)]
+    assert len(searches) == 1
+    current = rocks / "consumequeue" / "CURRENT"
+    current.write_bytes(current.read_bytes())
+    assert [end(rocks)] * 2 == ends
+    assert len(searches) == 2
+
+
+def test_queues_in_rocksdb_that_changed_since_they_were_read_have_no_state(
+    rocks: Path, searches: list[LiveEnd], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with MessageStore(str(rocks)) as opened:
+        before = opened.state_of_files()
+        monkeypatch.setattr(settled_files, "_SETTLED_NANOS", 0)
+        assert opened.state_of_files() == before is not None
+        (rocks / "consumequeue" / "CURRENT").touch()
+        assert opened.state_of_files() is None

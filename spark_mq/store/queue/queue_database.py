@@ -254,6 +254,15 @@ class QueueDatabase(NetworkStorage):
             for _ in self._database.items(family):
                 pass
 
+    def stored_files(self) -> list[Location]:
+        """The files in which RocksDB has the queues now."""
+        return [self.folder / info.base_name for info in self.folder.entries()]
+
+    @property
+    def copied_at(self) -> int:
+        """When the files were read (nanoseconds since the epoch)."""
+        return self._database.copied_at
+
     @cached_property
     def _database(self) -> RocksDatabase:
         return RocksDatabase(self.folder)
