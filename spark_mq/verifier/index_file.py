@@ -164,9 +164,10 @@ class IndexFileCheck:
                 number = self.expected.position_of(offset + 1)
             return _Tail(number, header.end_timestamp)
         last = int(good[-1])
-        after = entries.size - 1 - last
-        time = header.end_timestamp if after else int(match.store_timestamps[last])
-        return _Tail(int(match.number[good].max()) + 1 + after, time)
+        after = entries["commit_log_offset"][last + 1 :].astype(np.int64)
+        time = header.end_timestamp if after.size else int(match.store_timestamps[last])
+        # An entry of a lost message takes the place of no expected one.
+        return _Tail(int(match.number[good].max()) + 1 + int(np.count_nonzero(~self.bounds.is_lost(after))), time)
 
     def _entries(self, file: FileReader, start: int, stop: int) -> Entries:
         return np.frombuffer(file.read(self.position_of(start), ENTRY_SIZE * max(stop - start, 0)), ENTRY_DTYPE)

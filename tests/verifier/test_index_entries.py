@@ -12,6 +12,7 @@ from spark_mq.io.location import Location
 from spark_mq.verifier.entry_match import NONE, EntryMatch, ExpectedEntries, match_entries
 from spark_mq.verifier.log_bounds import LogBounds
 from tests.support.index_stores import staged_entries
+from tests.support.verified import Bench, check, grave
 
 HASHES = np.arange(1000, 1040, dtype=np.int32)
 OFFSETS = np.arange(40, dtype=np.int64) // 2 * 100  # two keys of each message
@@ -92,3 +93,14 @@ def test_entries_before_the_log_are_nobody_s(expected: ExpectedEntries) -> None:
     found = match_entries(HASHES[10:20], OFFSETS[10:20], ExpectedEntries(expected.splits[1:], (800,)), 0, bounds)
     assert found.number.tolist() == [NONE] * 6 + [0, 1, 2, 3]
     assert found.missing.size == 0
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_entries_of_a_lost_message_at_the_end_of_a_file_take_no_place_of_the_next_file(
+    number: int, bench: Bench
+) -> None:
+    offset = bench.entries(bench.index_file(number))[-1][1]
+    file, position = bench.segment(offset)
+    bench.flip(file, position + 4)
+    _, findings = check(bench.path, bench.packed.broker_conf)
+    assert {finding.code for finding in grave(findings)} == {"LOG_CORRUPT", "QUEUE_NO_MESSAGE", "INDEX_NO_MESSAGE"}
