@@ -196,7 +196,7 @@ def check_store(
             partial(log_end_findings, live.last, live.end, live.has_grown),
             *(index_file_checks(index, work / _ENTRIES, staged.folder, bounds, live, since) if is_read(INDEX) else ()),
             *(check for _, others in trees for check in others.checks()),
-            *_checks_of_forms(store, log, live, expected, bounds),
+            *_checks_of_forms(store, log, live, expected, bounds, is_running=not has_lock and bool(is_locked(store))),
             *batches,
         ]
         if has_extensions:
@@ -273,7 +273,7 @@ def check_store(
 
 
 def _checks_of_forms(
-    store: Location, log: CommitLog, live: LiveLog, expected: ExpectedEntries, bounds: LogBounds
+    store: Location, log: CommitLog, live: LiveLog, expected: ExpectedEntries, bounds: LogBounds, *, is_running: bool
 ) -> Iterator[Check]:
     """The checks of what few stores have. Their modules are loaded only for such a store: a command waits for them."""
     node, database = dledger_node(store), index_database(store)
@@ -281,7 +281,7 @@ def _checks_of_forms(
         from spark_mq.verifier.dledger import end_findings, entry_findings
 
         yield from (partial(entry_findings, node, segment) for segment in log.segments if segment.has_entries)
-        if not is_locked(store):
+        if not is_running:
             yield partial(end_findings, node, log.segments)
     if (store / COMPACTION).is_directory:
         from spark_mq.verifier.compaction import compaction_findings

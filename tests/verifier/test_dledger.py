@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from spark_mq.repairer.changes import undo_repair
 from tests.support.dledger import SEGMENT, STORE, heads
 from tests.support.in_process import read_rows
+from tests.support.repaired import repair_here
 from tests.support.soak import SOAKS
 from tests.support.verified import check, grave
 
@@ -113,6 +115,10 @@ def test_entries_after_the_end_of_the_log_are_lost(store: Path) -> None:
         (lost,) = [finding for finding in findings if finding.code == "DLEDGER_LOST"]
         assert (lost.commit_log_offset, lost.expected) == (last, "entries up to index 326"), stated
     checkpoint.write_text(text)
+    report = repair_here(store, STORE.broker_conf, apply=True)
+    assert report.is_applied
+    assert "DLEDGER_LOST" in {left.code for left in report.left}
+    undo_repair(str(store))
     change(file, position, entry)
     assert before_last < last
 
