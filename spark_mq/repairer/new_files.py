@@ -34,6 +34,7 @@ from spark_mq.repairer.plan import Action, QueueFileName, RepairPlan
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
+from spark_mq.store.config.config_file import readable_file
 from spark_mq.store.config.offset_files import translated_offsets
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, CURRENT, INDEX
 from spark_mq.store.index.folder import index_files
@@ -95,7 +96,7 @@ class NewFiles:
                 # Its time says how old the offsets in it are.
                 publish(self.folder / file, kept.read_bytes(), None, (kept.info().mtime_ns or 0) // NANOS_PER_MILLI)
             elif action.treatment == Treatment.OFFSETS:
-                existing = (self.store / file).read_bytes()
+                existing = readable_file(self.store, file).read_bytes()
                 publish(self.folder / file, translated_offsets(file, existing, up_to_end)[0])
             elif action.change.kind == ChangeKind.CLEAR and self.copies_segments:
                 with (
@@ -196,7 +197,7 @@ def _clamped_checkpoint(checkpoint: Checkpoint, log: StagedLog, end: int, index_
         checkpoint,
         physic_msg_timestamp=clamped(checkpoint.physic_msg_timestamp, newest, last),
         logics_msg_timestamp=clamped(checkpoint.logics_msg_timestamp, newest, last),
-        index_msg_timestamp=clamped(checkpoint.index_msg_timestamp, newest, index_end),
+        index_msg_timestamp=clamped(checkpoint.index_msg_timestamp, newest, min(index_end, newest)),
         confirm_phy_offset=clamped(checkpoint.confirm_phy_offset, end, end),
         logics_physical_offset=clamped(checkpoint.logics_physical_offset, log.last_unit_offset, log.last_unit_offset),
     )

@@ -20,8 +20,9 @@ from spark_mq.io.location import Location
 from spark_mq.job.output_committer import WORK_FOLDER, UnfinishedTrees
 from spark_mq.repairer.changes import Change, ChangeKind
 from spark_mq.store.config.broker_conf import NOTHING_TELLS, FileSetting
+from spark_mq.store.config.config_file import config_database
 from spark_mq.store.config.store_kind import batch_topics, double_written_database, has_rocksdb_queues, queue_database
-from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CURRENT, DLEDGER, INDEX
+from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, CONFIG, CONSUME_QUEUE, CURRENT, DLEDGER, INDEX
 from spark_mq.store.index.folder import check_layout_is_known, find_index_layout, index_files
 from spark_mq.store.log.segment_files import find_data_end
 from spark_mq.store.queue.folders import find_queue_file_size, listed, queue_folders
@@ -266,7 +267,7 @@ def _plan_queues(plan: RepairPlan, request: RepairRequest, damage: Damage, check
         else:
             files.append(file)
     if of_database:
-        _plan_database(plan, request, of_database)
+        _plan_database(plan, request, checked, of_database)
     if in_database:
         return
     wrong_sizes = sum(file.has("QUEUE_FILE_SIZE") for file in files)
@@ -296,7 +297,9 @@ def _plan_queues(plan: RepairPlan, request: RepairRequest, damage: Damage, check
         plan.assume("messageDelayLevel", DEFAULT_DELAY_LEVELS, NOTHING_TELLS)
 
 
-def _plan_database(plan: RepairPlan, request: RepairRequest, found: Iterable[DamagedFile]) -> None:
+def _plan_database(
+    plan: RepairPlan, request: RepairRequest, checked: CheckedStore, found: Iterable[DamagedFile]
+) -> None:
     """Make a database of queues again, as a whole: RocksDB changes no table."""
     counts: dict[str, int] = defaultdict(int)
     for code, count in (one for file in found for one in file.codes):
@@ -308,6 +311,8 @@ def _plan_database(plan: RepairPlan, request: RepairRequest, found: Iterable[Dam
         plan.leave(codes, "which queues a database has depends on the broker's settings: give them (--broker-conf)")
     elif not (request.output or store).is_local:
         plan.leave(codes, "RocksDB writes only to a local disk: give another --output")
+    elif not checked.log.staged.messages:
+        plan.leave(codes, "the log has no message of which units could be made")
     elif batch_topics(store):
         plan.leave(codes, "the store has batch consume queues, and no database of their topics is made")
     else:
@@ -396,7 +401,11 @@ def _plan_others(plan: RepairPlan, request: RepairRequest, damage: Damage, check
     store = request.check.store
     for treatment in (Treatment.CHECKPOINT, Treatment.CONFIG, *((Treatment.OFFSETS,) if request.offsets else ())):
         for file in damage.treated(treatment):
-            plan.make(store, file.file, file.codes, treatment)
+            database = config_database(store, file.file.removeprefix(f"{CONFIG}/"))
+            if treatment == Treatment.OFFSETS and database is not None:
+                plan.leave(file.codes, f"the offsets are in RocksDB, and {CONFIG}/{database.name} is not changed")
+            else:
+                plan.make(store, file.file, file.codes, treatment)
     for file in damage.treated(Treatment.ASIDE):
         plan.move_aside(file.file, file.codes)
     for file in damage.treated(Treatment.TAIL):

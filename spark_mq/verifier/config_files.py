@@ -18,6 +18,7 @@ from spark_mq.store.config.config_file import (
     DELAY_OFFSETS,
     ConsumerOffset,
     configured_topics,
+    consumer_offset_file,
     is_configured,
     json_problem,
     load_config,
@@ -87,6 +88,7 @@ class ConfigFiles:
     """
 
     consumer_offsets: tuple[ConsumerOffset, ...]
+    consumer_offset_file: str
     delay_offsets: Mapping[int, int]
     topics: frozenset[str] | None
     problems: tuple[pa.RecordBatch, ...]
@@ -96,6 +98,7 @@ class ConfigFiles:
         """The files of a store now."""
         return cls(
             tuple(read_config(lambda: load_consumer_offsets(store))[0] or ()),
+            consumer_offset_file(store / CONFIG),
             read_config(lambda: load_config(store, DELAY_OFFSETS, parse_delay_offsets))[0] or {},
             configured_topics(store),
             tuple(_problems(store)),
@@ -114,7 +117,10 @@ class ConfigFiles:
             if queue not in bounds and not (is_known(offset.topic) and is_configured(offset.topic, self.topics)):
                 continue
             offsets = bounds.get(queue, range(0))
-            file, found = f"{CONFIG}/consumerOffset.json", f"offset {offset.offset} of group {offset.consumer_group}"
+            file, found = (
+                f"{CONFIG}/{self.consumer_offset_file}",
+                f"offset {offset.offset} of group {offset.consumer_group}",
+            )
             if offset.offset > offsets.stop:
                 yield findings("OFFSET_PAST_END", file, f"an offset up to {offsets.stop}", found, queue=queue)
             elif offset.offset < offsets.start:

@@ -14,6 +14,7 @@ from spark_mq.errors import NoRoomError, OptionError, OutputExistsError
 from spark_mq.io.location import Location
 from spark_mq.repairer.changes import ChangeKind, undo_repair
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.config_file import parse_fastjson
 from spark_mq.store.file_states import QueueStateName, queue_states
 from spark_mq.store.index.folder import find_index_layout
 from spark_mq.store.message_store import MessageStore
@@ -284,3 +285,28 @@ def test_backups_stay_when_a_rebuild_clears_its_folder(bench: Bench) -> None:
     assert report.backup is not None
     assert (Path(report.backup) / "checkpoint").stat().st_size == 100
     assert [path.name for path in (bench.path / ".spark_mq").iterdir()] == [Path(report.backup).name]
+
+
+def test_offsets_are_corrected_in_the_file_that_a_broker_reads(bench: Bench) -> None:
+    """Also if that is the backup, because the file itself is lost or damaged."""
+    file = bench.path / "config/consumerOffset.json"
+    queues = {(fact["topic"], fact["queueId"]): fact["max"] for fact in bench.packed.facts("queue")}
+    past_end = '{"offsetTable":{"SequenceDemo@readers":{0:99999}}}'
+    for damaged in (None, '{"offsetTable":{"a'):
+        file.unlink(missing_ok=True)
+        if damaged is not None:
+            file.write_text(damaged)
+        file.with_name(f"{file.name}.bak").write_text(past_end)
+        report = repair_here(bench.path, bench.packed.broker_conf, apply=True, offsets=True)
+        assert report.is_complete, report.verdict
+        assert parse_fastjson(file.read_text()) == {
+            "offsetTable": {"SequenceDemo@readers": {"0": queues["SequenceDemo", 0]}}
+        }
+
+
+def test_a_checkpoint_is_not_ahead_of_an_empty_log(bench: Bench) -> None:
+    """The index still has a time: nothing shows that it is wrong."""
+    for segment in (bench.path / "commitlog").iterdir():
+        os.truncate(segment, 0)
+    report = repair_here(bench.path, bench.packed.broker_conf, apply=True, offsets=True)
+    assert report.is_complete, report.verdict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
 from collections.abc import Callable
@@ -178,3 +179,24 @@ def test_a_database_beside_files_is_held_against_the_log(
     report = repair_here(store, ROCKS.broker_conf, apply=True)
     assert (report.after or report.before).is_sound
     assert {Path(action.change.file).parent.name for action in report.actions} == made
+
+
+def test_offsets_of_consumers_in_a_database_stay_as_they_are(tmp_path: Path) -> None:
+    store = ROCKS.unpack(tmp_path)
+    _, *others = sorted((store / "commitlog").iterdir())
+    for segment in others:
+        segment.unlink()
+    report = repair_here(store, ROCKS.broker_conf, apply=True, offsets=True)
+    assert "OFFSET_PAST_END" in {left.code for left in report.left}
+    assert not (store / "config/consumerOffset.json").exists()
+    assert repair_here(store, ROCKS.broker_conf, offsets=True).actions == ()
+
+
+def test_no_database_is_made_of_a_log_without_messages(tmp_path: Path) -> None:
+    store = ROCKS.unpack(tmp_path)
+    for segment in (store / "commitlog").iterdir():
+        os.truncate(segment, 0)
+    for _ in range(2):
+        report = repair_here(store, ROCKS.broker_conf, apply=True)
+        assert "the log has no message of which units could be made" in {left.reason for left in report.left}
+    assert report.actions == ()

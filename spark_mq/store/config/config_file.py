@@ -199,7 +199,7 @@ def load_config(
         except _UNREADABLE as error:
             raise ConfigError(f"{database}: the entries of {name} cannot be read: {error}") from error
     if name == CONSUMER_OFFSETS:
-        name = max(name, LMQ_CONSUMER_OFFSETS, key=lambda name: (folder / name).info().mtime_ns or 0)
+        name = consumer_offset_file(folder)
     problems = []
     for file in (folder / name, folder / f"{name}.bak"):
         try:
@@ -215,6 +215,19 @@ def load_config(
     if problems:
         raise ConfigError(f"{'; '.join(problems)}. Put a readable copy in its place, or remove it with its .bak")
     return None
+
+
+def consumer_offset_file(folder: Location) -> str:
+    """The name of the file with the consumers' offsets: of the two that a broker can have, the one written last.
+
+    A broker of 4.9 deletes the file before it gives the new one its name (`MixAll.string2File`@4.9.7), and has just
+    written the `.bak` then.
+    """
+
+    def written(name: str) -> int:
+        return max((folder / file).info().mtime_ns or 0 for file in (name, f"{name}.bak"))
+
+    return max(CONSUMER_OFFSETS, LMQ_CONSUMER_OFFSETS, key=written)
 
 
 def files_of_databases(store: Location) -> tuple[dict[str, bytes], set[str]]:
@@ -238,6 +251,16 @@ def _json_object(data: bytes) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError("it does not contain a JSON object")
     return content
+
+
+def readable_file(folder: Location, name: str) -> Location:
+    """The file with a name in the folder, or its `.bak` if only that contains a JSON object."""
+    file, backup = folder / name, folder / f"{name}.bak"
+    return backup if not _is_object(file) and _is_object(backup) else file
+
+
+def _is_object(file: Location) -> bool:
+    return file.is_file and json_problem(file.read_bytes()) is None
 
 
 def json_problem(data: bytes) -> str | None:

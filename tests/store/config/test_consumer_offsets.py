@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,15 @@ def test_a_file_that_a_broker_replaces_at_this_moment_is_its_backup(
         return read(file)
 
     monkeypatch.setattr(Location, "read_bytes", read_bytes)
+    assert consumed_offsets(store) == {("t", 0): 5}
+
+
+def test_the_other_file_does_not_count_while_a_broker_replaces_this_one(tmp_path: Path) -> None:
+    """`MixAll.string2File`@4.9.7 writes the backup, deletes the file, and renames the new one."""
+    store = store_with(tmp_path, backup='{"offsetTable":{"t@g":{0:5}}}')
+    other = tmp_path / "config/lmqConsumerOffset.json"
+    other.write_text('{"offsetTable":{"t@g":{0:1}}}')
+    os.utime(other, (1, 1))
     assert consumed_offsets(store) == {("t", 0): 5}
 
 
