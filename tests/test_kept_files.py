@@ -14,7 +14,7 @@ import pytest
 from spark_mq.errors import OptionError, UnfinishedAppendError
 from spark_mq.io.location import Location
 from spark_mq.live.message_stream import LiveOffset
-from spark_mq.producer.resend import Begun, Journal
+from spark_mq.producer.resend_journal import Begun, Journal
 from spark_mq.restorer.appended_messages import _load
 from spark_mq.store.config.store_paths import APPENDS
 from spark_mq.verifier.journal import Journal as SoundStore

@@ -25,7 +25,8 @@ from spark_mq.format.record import Record
 from spark_mq.io.s3 import shown
 from spark_mq.lifecycle.retry_topic import DLQ_PREFIX
 from spark_mq.live.cluster import live_brokers
-from spark_mq.producer.resend import Journal, Receipt, Resender, check_target
+from spark_mq.producer.resend import Receipt, Resender, check_target
+from spark_mq.producer.resend_journal import Journal
 from spark_mq.remoting.client import RemotingClient
 from spark_mq.remoting.requests import READABLE
 from spark_mq.store.config.store_kind import has_delta_log

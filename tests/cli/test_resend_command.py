@@ -20,7 +20,7 @@ from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.properties import parse_properties
 from spark_mq.format.record import Record, decode_record
 from spark_mq.producer import resend
-from spark_mq.producer.resend import Journal
+from spark_mq.producer.resend_journal import Journal
 from spark_mq.remoting.codes import RequestCode, ResponseCode
 from spark_mq.remoting.command import RemotingCommand
 from tests.support.fake_server import response, serving

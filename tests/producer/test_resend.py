@@ -17,7 +17,8 @@ from spark_mq.errors import OptionError, OutputInUseError, StorageError
 from spark_mq.format.message_id import encode_offset_message_id, has_plausible_port, unique_key_time
 from spark_mq.format.properties import encode_properties, parse_properties
 from spark_mq.format.record import Record
-from spark_mq.producer.resend import Begun, Journal, Resend, new_unique_key, resend_of
+from spark_mq.producer.resend import Resend, new_unique_key, resend_of
+from spark_mq.producer.resend_journal import Begun, Journal
 
 ORIGIN = "7F00000100002A9F0000000000001000"
 OF_BROKERS = {
