@@ -30,15 +30,8 @@ from spark_mq.io.publish import FileInParts, copy_bytes, published
 from spark_mq.job.tasks import JobContext
 from spark_mq.store.config.broker_conf import NOTHING_TELLS, Sourced
 from spark_mq.store.config.store_paths import INDEX
-from spark_mq.store.index.folder import (
-    IndexEnd,
-    IndexFileInfo,
-    index_end,
-    index_file_names,
-    index_files,
-    index_layout,
-    zone_of_names,
-)
+from spark_mq.store.index.file_names import index_file_names, zone_of_names
+from spark_mq.store.index.folder import IndexEnd, IndexFileInfo, index_end, index_files, index_layout
 from spark_mq.store.log.segment_files import CorruptRange
 
 _BLOCK_ENTRIES = 1 << 16

@@ -22,7 +22,8 @@ from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_kind import Door, batch_topics, check_form, refuse_rocksdb
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, ROCKSDB_STORE, is_rocksdb
-from spark_mq.store.index.folder import check_layout_is_known, parse_time_zone
+from spark_mq.store.index.file_names import parse_time_zone
+from spark_mq.store.index.folder import check_layout_is_known
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog
 from spark_mq.store.log.segment_files import CorruptRange
 

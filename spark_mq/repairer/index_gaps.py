@@ -17,7 +17,8 @@ from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, HEADER, HEADER_S
 from spark_mq.indexer.index_files import IndexFilePlan, PendingEntries, end_before, pending_entries
 from spark_mq.indexer.stage import StagedLog
 from spark_mq.io.file_reader import FileReader
-from spark_mq.store.index.folder import IndexFileInfo, index_end, index_file_names
+from spark_mq.store.index.file_names import index_file_names
+from spark_mq.store.index.folder import IndexFileInfo, index_end
 
 _MOST = 64 << 10
 """Entries of one message that are read: a message has at most 16,384 keys, and a recovery puts them twice."""

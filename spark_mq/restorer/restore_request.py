@@ -36,7 +36,7 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import new_topic_fault
 from spark_mq.store.config.store_kind import dledger_node, has_log
 from spark_mq.store.config.store_paths import COMMIT_LOG, RESTORE_UNFINISHED
-from spark_mq.store.index.folder import parse_time_zone
+from spark_mq.store.index.file_names import parse_time_zone
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE
 from spark_mq.store.store_lock import is_locked

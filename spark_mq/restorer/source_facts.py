@@ -29,7 +29,7 @@ from spark_mq.store.config.config_file import files_of_databases, json_problem
 from spark_mq.store.config.store_kind import Door, check_form, configured_batch_topics
 from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, INDEX
 from spark_mq.store.derived_facts import index_facts, next_offsets, queue_facts
-from spark_mq.store.index.folder import zone_of_names
+from spark_mq.store.index.file_names import zone_of_names
 from spark_mq.store.log.segment_files import SegmentFile, find_data_end, segment_files, usual_size
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import find_batch_file_size

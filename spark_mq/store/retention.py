@@ -29,7 +29,8 @@ from spark_mq.store.expiry import (
     retention_table,
     segment_retentions,
 )
-from spark_mq.store.index.folder import index_files, zone_of_names
+from spark_mq.store.index.file_names import zone_of_names
+from spark_mq.store.index.folder import index_files
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 

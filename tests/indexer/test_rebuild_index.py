@@ -15,7 +15,7 @@ from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.indexer.report import RebuildReport
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint
-from spark_mq.store.index.folder import parse_time_zone
+from spark_mq.store.index.file_names import parse_time_zone
 from spark_mq.testing import LogWriter
 from spark_mq.testing.plain_index import PlainIndexFile
 from tests.support.index_stores import layout_of

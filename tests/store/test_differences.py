@@ -20,7 +20,7 @@ import pytest
 from spark_mq import MessageStore
 from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, queue_file_name
 from spark_mq.format.java_text import hash_code
-from spark_mq.store.index.folder import index_file_names
+from spark_mq.store.index.file_names import index_file_names
 from spark_mq.store.store_state import store_state
 from spark_mq.testing.plain_index import plain_key_hash
 from tests.support.index_stores import STORES, WHOLE, index_files, layout_of, puts_of

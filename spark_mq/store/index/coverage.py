@@ -18,7 +18,8 @@ from spark_mq.format.index_file import ENTRY_SIZE, HEADER_SIZE, Entry, IndexFile
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.io.file_reader import read_together
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.index.folder import IndexFileInfo, files_in_time, index_files, index_layout
+from spark_mq.store.index.file_names import files_in_time
+from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
 from spark_mq.store.log.commit_log import CLOCK_TOLERANCE_MILLIS
 from spark_mq.store.log.log_range import LiveEnd, LogRange, between
 from spark_mq.store.log.record_lookup import RecordLookup

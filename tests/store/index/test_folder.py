@@ -17,7 +17,8 @@ from spark_mq.errors import OptionError
 from spark_mq.format.index_file import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexHeader, IndexLayout, decode_header
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.index.folder import files_in_time, index_file_names, index_layout, parse_time_zone, zone_of_names
+from spark_mq.store.index.file_names import files_in_time, index_file_names, parse_time_zone, zone_of_names
+from spark_mq.store.index.folder import index_layout
 from spark_mq.store.log.commit_log import CLOCK_TOLERANCE_MILLIS as TOLERANCE
 from tests.support.index_stores import layout_of
 from tests.support.stores import WORKLOAD, RealStore, Unpack, usual_stores
