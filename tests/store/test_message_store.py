@@ -29,7 +29,7 @@ from spark_mq.format.message_schema import MESSAGE_SCHEMA
 from spark_mq.format.record import BORN_HOST_AT, MAGIC_AT
 from spark_mq.store import metadata_tables
 from spark_mq.store.log.log_range import LogRange
-from spark_mq.store.queue.consume_queue_store import GetMessageStatus
+from spark_mq.store.queue.get_message import GetMessageStatus
 from spark_mq.testing import LogWriter
 from tests.support.stores import STORES, WORKLOAD, RealStore, Unpack, segment_files, usual_stores
 

@@ -21,7 +21,7 @@ from spark_mq.store.disk_use import topic_bytes
 from spark_mq.store.file_tables import plan_queue_splits, unit_batches
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.metadata_tables import consumer_offsets, queues, topics
-from spark_mq.store.queue.consume_queue_store import GetMessageStatus
+from spark_mq.store.queue.get_message import GetMessageStatus
 from spark_mq.tables.store_files import CONSUME_QUEUE
 from spark_mq.verifier.quick import quick_check
 from tests.support.rebuilt import rebuild_here
