@@ -11,7 +11,7 @@ from spark_mq.cli.exit_status import DAMAGED, FOUND
 from spark_mq.cli.output.terminal import print_answer
 from spark_mq.errors import OptionError
 
-KERNELS = ("frames", "big_endian", "dispatch", "index_keys", "index_put")
+KERNELS = ("frames", "big_endian", "dispatch", "queue_table", "index_keys", "index_put")
 """The modules of the kernels that a rebuild calls, in the order in which it needs them."""
 
 

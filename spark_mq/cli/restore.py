@@ -15,7 +15,7 @@ from spark_mq.cli.spark import given_settings
 from spark_mq.errors import OptionError
 from spark_mq.job.tasks import SparkTasks
 
-KERNELS = ("encode", "gather", "frames", "big_endian", "dispatch", "index_keys", "index_put")
+KERNELS = ("encode", "gather", "frames", "big_endian", "dispatch", "queue_table", "index_keys", "index_put")
 """The modules of the kernels that a restore calls, in the order in which it needs them."""
 
 

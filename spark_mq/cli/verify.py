@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from spark_mq.verifier.result import VerifyReport
 
 KERNELS = (
-    "frames", "big_endian", "dispatch", "index_keys", "crc", "properties", "fields", "columns", "index_put",
-    "recovery",
+    "frames", "big_endian", "dispatch", "queue_table", "index_keys", "crc", "properties", "fields", "columns",
+    "index_put", "recovery",
 )  # fmt: skip
 """The modules of the kernels that a check, or a repair, calls, in the order in which it needs them."""
 

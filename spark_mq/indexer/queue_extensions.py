@@ -192,7 +192,7 @@ class _Values:
     """The numbers of messages' queues, and the values of their extension units, chunk by chunk."""
 
     def __init__(self, ext: ExtSettings, delays: Int64s) -> None:
-        from spark_mq.format.kernels.dispatch import QueueTable
+        from spark_mq.format.kernels.queue_table import QueueTable
 
         self.queues = QueueTable()
         self.topics: list[str] = []

@@ -27,7 +27,6 @@ from spark_mq.format.kernels.columns import MessageColumns, text_array
 from spark_mq.format.kernels.dispatch import (
     DispatchedUnits,
     GroupedUnits,
-    QueueTable,
     batch_units,
     dispatch_units,
     grouped,
@@ -38,6 +37,7 @@ from spark_mq.format.kernels.dispatch import (
     parse_delay_levels,
 )
 from spark_mq.format.kernels.index_keys import index_keys
+from spark_mq.format.kernels.queue_table import QueueTable
 from spark_mq.indexer.rebuild_plan import DispatchTargets
 from spark_mq.indexer.staged_files import (
     MAX_RUN_UNITS,

@@ -21,7 +21,7 @@ from spark_mq.format.array_types import Flags, Int32s, Int64s
 from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.format.kernels.batches import message_batches
 from spark_mq.format.kernels.columns import MessageColumns
-from spark_mq.format.kernels.dispatch import QueueTable
+from spark_mq.format.kernels.queue_table import QueueTable
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, CORRUPT_RECORD
 from spark_mq.format.record import TRANSACTION_TYPE_MASK, TRANSACTION_TYPE_NAMES
 from spark_mq.format.system_topic import SCHEDULE_TOPIC

@@ -25,7 +25,8 @@ from spark_mq.format.amounts import counted
 from spark_mq.format.consume_queue import Queue, is_live
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.big_endian import int64s_at
-from spark_mq.format.kernels.dispatch import QueueTable, has_unit
+from spark_mq.format.kernels.dispatch import has_unit
+from spark_mq.format.kernels.queue_table import QueueTable
 from spark_mq.format.record import QUEUE_OFFSET_AT
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.io.file_reader import FileReader

@@ -12,8 +12,10 @@ from spark_mq.format.arrow_array import table_of
 from spark_mq.format.dispatch import LITE_PREFIX
 from spark_mq.format.kernels.recovery import PutResult, put_keys_again
 from spark_mq.store.boot import RECOVERY_SCHEMA, QueueOutcome
-from spark_mq.store.dispatch_requests import ANYWHERE, NOWHERE, DispatchRequests, StartingQueues, WithoutUnit
+from spark_mq.store.dispatch_requests import ANYWHERE, NOWHERE, DispatchRequests
+from spark_mq.store.lacking_scan import WithoutUnit
 from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.starting_queues import StartingQueues
 
 _NO_OFFSETS = np.empty(0, np.int64)
 

@@ -58,40 +58,31 @@ from spark_mq.store.boot_conditions import BootConditions, one_boot_group
 from spark_mq.store.config.store_kind import dledger_node
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX, mapped_files
 from spark_mq.store.dispatch_log import DispatchLog, RecoveryRows
-from spark_mq.store.dispatch_requests import (
-    ANYWHERE,
-    NOWHERE,
-    CheckedLog,
-    DispatchRequests,
-    LackingScan,
-    QueueNumbers,
-    StartingQueues,
-)
+from spark_mq.store.dispatch_requests import ANYWHERE, NOWHERE, CheckedLog, DispatchRequests, QueueNumbers
 from spark_mq.store.file_states import IndexFileEnd, IndexState, index_state
 from spark_mq.store.index.folder import index_files, index_layout, read_entries
 from spark_mq.store.lacking_entries import find_lacking_entries
 from spark_mq.store.lacking_messages import find_gone_messages
+from spark_mq.store.lacking_scan import LackingScan
 from spark_mq.store.log.dledger_log import RecoveredEntries, recover_entries
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.recovery_walk import END_REASONS, DispatchWalk, accepts_record
 from spark_mq.store.log.segment_files import SegmentFile, booted_folder, find_data_end, usual_size
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import (
-    NO_FILE,
     QueueFileInfo,
     QueueFolder,
-    RecoveredQueue,
     find_batch_file_size,
     find_queue_file_size,
     queue_folders,
     queue_path,
     queues_in_files,
-    recover_queue,
-    truncate_queue,
     without_empty_file,
 )
 from spark_mq.store.queue.queue_database import database_tree, makes_light_queues
+from spark_mq.store.queue.recovered_queue import NO_FILE, RecoveredQueue, recover_queue, truncate_queue
 from spark_mq.store.starting_database import StartingDatabase, StartingLightDatabase
+from spark_mq.store.starting_queues import StartingQueues
 
 _CHECKED = "while the log is checked"
 

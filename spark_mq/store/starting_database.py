@@ -20,9 +20,10 @@ from spark_mq.format.array_types import Flags, Int32s
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.kernels.recovery import PutResult
-from spark_mq.store.dispatch_requests import DispatchRequests, QueueNumbers, StartingQueues
-from spark_mq.store.queue.folders import RecoveredQueue
+from spark_mq.store.dispatch_requests import DispatchRequests, QueueNumbers
 from spark_mq.store.queue.queue_database import End, QueueDatabase
+from spark_mq.store.queue.recovered_queue import RecoveredQueue
+from spark_mq.store.starting_queues import StartingQueues
 
 
 class StartingDatabase(StartingQueues):

@@ -35,14 +35,9 @@ from spark_mq.store.lacking_messages import (
 from spark_mq.store.log.log_range import LogRange, between
 from spark_mq.store.log.segment_files import booted_folder, usual_size
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.folders import (
-    RecoveredQueue,
-    find_queue_file_size,
-    queues_in_files,
-    recover_queue,
-    truncate_queue,
-)
+from spark_mq.store.queue.folders import find_queue_file_size, queues_in_files
 from spark_mq.store.queue.queue_database import in_files, makes_light_queues
+from spark_mq.store.queue.recovered_queue import RecoveredQueue, recover_queue, truncate_queue
 
 _MAX_REVIVED = 1000
 """Stale records that are counted."""

@@ -8,9 +8,10 @@ Read `kernel` (how a function is compiled, and all of them ahead), `cache` (wher
 `machine_code` (how it is loaded and called), `instructions` (what takes the place of some calls) and `big_endian`
 first, then `frames` (where the parts of each record are), `entries` (the heads before the records of a DLedger log),
 `resync` (the first record of a split), `properties`, `java_string`, `crc`. Then what is built from frames: `columns`
-with `fields` and `gather` (Arrow columns, decompressed bodies), `batches` (of limited size), `dispatch` (consume queue
-units), `index_keys`, `index_put` and `index_look_up` (index entries and files), `recovery` (the checks of a broker that
-starts). `encode` and `property_writer` make records, and `inner_batches` those of the messages in a batch.
+with `fields` and `gather` (Arrow columns, decompressed bodies), `batches` (of limited size), `queue_table` (numbers of
+queues), `dispatch` (consume queue units), `index_keys`, `index_put` and `index_look_up` (index entries and files),
+`recovery` (the checks of a broker that starts). `encode` and `property_writer` make records, and `inner_batches` those
+of the messages in a batch.
 
 Some modules have a twin in plain Python for single records. Tests compare the two, so change both:
 

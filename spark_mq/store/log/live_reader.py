@@ -35,8 +35,9 @@ import numpy.typing as npt
 
 from spark_mq.format.array_types import Bytes, Int64s
 from spark_mq.format.kernels.big_endian import int64s_at
-from spark_mq.format.kernels.dispatch import QueueTable, has_unit
+from spark_mq.format.kernels.dispatch import has_unit
 from spark_mq.format.kernels.frames import Frames, skip_records
+from spark_mq.format.kernels.queue_table import QueueTable
 from spark_mq.format.record import HEAD_SIZE, QUEUE_OFFSET_AT, read_store_timestamp
 from spark_mq.store.config.checkpoint import LastRun
 from spark_mq.store.log.commit_log import Segment, SegmentSource

@@ -15,8 +15,6 @@ from spark_mq.format.dispatch import fails_dispatch
 from spark_mq.format.kernels import dispatch as kernels
 from spark_mq.format.kernels.dispatch import (
     DispatchedUnits,
-    QueueTable,
-    _queue_hash,
     dispatch_units,
     grouped,
     has_unit,
@@ -25,6 +23,7 @@ from spark_mq.format.kernels.dispatch import (
     light_units,
     parse_delay_levels,
 )
+from spark_mq.format.kernels.queue_table import QueueTable, _queue_hash
 from spark_mq.format.record import Record
 from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
 from spark_mq.io.location import Location
