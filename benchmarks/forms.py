@@ -200,7 +200,7 @@ def write_compacted(records: list[tuple[Record, bytes]], plain: Path, target: Pa
 
 def copies_of(store: Path) -> int:
     """The messages in the copies of compacted topics, all of which are sound."""
-    with MessageStore(str(store)) as opened:
+    with MessageStore(str(store), recalls_end=True) as opened:
         rows = compacted_messages(opened)
     assert rows["problem"].null_count == rows.num_rows
     return int(rows.num_rows)

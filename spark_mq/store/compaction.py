@@ -16,9 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_mq.format.array_types import Bytes, Flags, Int64s
-from spark_mq.format.consume_queue import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, is_written
+from spark_mq.format.array_types import Flags, Int64s
+from spark_mq.format.consume_queue import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, BatchUnits, is_written
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
+from spark_mq.format.properties import KEYS, TAGS
 from spark_mq.format.record import FRAME, MAGIC_BLANK
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
@@ -30,29 +31,46 @@ from spark_mq.store.message_store import MessageStore
 from spark_mq.tables.store_files import COMPACTED_MESSAGES
 
 if TYPE_CHECKING:
-    from spark_mq.format.kernels.frames import Frames
+    from spark_mq.format.kernels.columns import MessageColumns
 
-_COPIED = ("topic", "queue_id", "queue_offset", "tags", "store_timestamp", "store_size", "commit_log_offset", "body")
-_KEY = ["topic", "queue_id", "key"]
 _PLACE = ["topic", "queue_id", "queue_offset"]
-_NO_UNIT, _WRONG_UNIT, _NO_RECORD = "no unit", "its unit leads to another place", "a unit leads to no record"
-_OTHER_UNIT, _MISPLACED_UNIT = "its unit has other values", "its unit is not in the order of queue offsets"
-UNIT_PROBLEMS = (_NO_UNIT, _WRONG_UNIT, _NO_RECORD, _OTHER_UNIT, _MISPLACED_UNIT)
+UNIT_PROBLEMS = (
+    "no unit",
+    "its unit leads to another place",
+    "its unit has other values",
+    "its unit is not in the order of queue offsets",
+    "a unit leads to no record",
+)
 """The texts of column `problem` that are about units; all others are about records."""
+_RECORD_PROBLEMS = (
+    "the log has another record",
+    "its body has another CRC",
+    "it is a message of another queue",
+    "its queue offset is not after that of the record before it",
+)
+_PROBLEMS = pa.array([None, *_RECORD_PROBLEMS, *UNIT_PROBLEMS], pa.string())
+"""What column `problem` of copies has the numbers of, until the end; a smaller number comes before another problem."""
+_OTHER_RECORD = 1
+_NEWEST, _SUPERSEDED, _DELETED, _NO_KEY, _MISSING, _NO_STATE = range(6)
+_STATES = pa.array(["NEWEST", "SUPERSEDED", "DELETED", "NO_KEY", "MISSING", None], pa.string())
 _MOST_ROWS = 8192
 _MOST_BYTES = (1 << 31) - 1
 """What column `store_size`, and the size of a blank, can hold."""
+_NUMBERS = ["queue_offset", "store_timestamp", "store_size", "commit_log_offset"]
 _SCHEMA = pa.schema(
     [
-        *(ALL_MESSAGE_FIELDS[name] for name in _COPIED),
+        *(ALL_MESSAGE_FIELDS[name] for name in (*_NUMBERS, "tags", "body")),
         ("key", pa.string()),
         ("is_empty", pa.bool_()),
         ("digest", pa.int64()),
-        ("unit", pa.binary(BATCH_UNIT_SIZE)),
-        ("problem", pa.string()),
+        ("queue", pa.int64()),
+        ("problem", pa.int64()),
     ]
 )
+"""The messages of a copy, or of the log: `queue` is the number of a topic among those that are asked for, and below
+that, in 32 bits, the queue id."""
 _EMPTY = pa.Table.from_batches([], _SCHEMA)
+_NO_UNITS, _NO_FLAGS = np.empty(0, BATCH_UNIT_DTYPE), np.empty(0, np.bool_)
 
 
 def compacted_messages(store: MessageStore, topic: str | None = None) -> pa.Table:
@@ -63,14 +81,14 @@ def compacted_messages(store: MessageStore, topic: str | None = None) -> pa.Tabl
     topics = sorted(names if topic is None else names & {topic})
     if not topics:
         return COMPACTED_MESSAGES.schema.empty_table()
-    for name in topics:
-        for queue_id in (root / name).folders():
-            if queue_id.isascii() and queue_id.isdigit():
-                queue = _Copy(store.location, name, int(queue_id))
-                copied.append(queue.messages())
-                others += queue.others
-    rows = _with_states(pa.concat_tables(copied), _sent(store, topics))
-    return pa.concat_tables([rows, *others]).sort_by([(name, "ascending") for name in _PLACE])
+    for number, name in enumerate(topics):
+        ids = (one for one in (root / name).folders() if one.isascii() and one.isdigit())
+        for queue_id in sorted(ids, key=int):
+            queue = _Copy(store.location, name, int(queue_id))
+            copied.append(queue.messages((number << 32) + int(queue_id)))
+            others += queue.others
+    rows = _with_states(pa.concat_tables(copied), _sent(store, topics), topics)
+    return pa.concat_tables([rows, *others]).sort_by([(name, "ascending") for name in _PLACE]) if others else rows
 
 
 class _Copy:
@@ -83,63 +101,62 @@ class _Copy:
         )
         self._name = topic, queue_id
 
-    def messages(self) -> pa.Table:
-        """The messages, each with the problem of its unit."""
+    def messages(self, queue: int) -> pa.Table:
+        """The messages, each with the number of its problem; `queue` is the queue's number."""
+        from spark_mq.format.kernels.batches import message_batches
+        from spark_mq.format.kernels.crc import wrong_body_crcs
+        from spark_mq.format.kernels.dispatch import batch_units
         from spark_mq.store.log.record_reader import RecordChunk
         from spark_mq.store.log.split_reader import read_split
 
-        found = [_EMPTY]
+        topic, queue_id = self._name
+        found, units, is_wrong, is_own = [_EMPTY], [_NO_UNITS], [_NO_FLAGS], [_NO_FLAGS]
         for info in mapped_files(self._log.entries()):
             data_end = find_data_end(self._log / info.base_name, info.size)
             segment = Segment(self._log / info.base_name, int(info.base_name), info.size, data_end, is_last=False)
             for part in read_split(Split(segment, 0, data_end)):
                 if isinstance(part, RecordChunk):
-                    found.append(_columns(part.buffer, part.frames, with_body=True))
+                    units.append(batch_units(part.buffer, part.frames))
+                    is_wrong.append(wrong_body_crcs(part.buffer, part.frames))
+                    for messages in message_batches(part.buffer, part.frames, ["body"], _MOST_ROWS):
+                        found.append(_columns(messages, np.full(messages.frames.size, queue), messages.column("body")))
+                        has_id = messages.column("queue_id").to_numpy() == queue_id  # a record can say another queue
+                        is_own.append(messages.topic_is(topic.encode("utf-8", "replace")) & has_id)
                 elif not _is_long_blank(segment, part):
                     sizes = np.array([min(part.length, _MOST_BYTES)])
                     self._add("DAMAGED", part.reason, sizes, offset_in_copy=np.array([part.commit_log_offset]))
-        messages = pa.concat_tables(found)
-        problems = pc.coalesce(self._record_problems(messages), self._problems(messages))
-        columns = dict(zip(messages.schema.names, messages.columns, strict=True)) | {"problem": problems}
-        own = dict(zip(("topic", "queue_id"), map(pa.scalar, self._name), strict=True))  # a record can say another one
-        columns |= {name: pa.repeat(value, messages.num_rows) for name, value in own.items()}
-        return pa.table(columns).cast(_SCHEMA)
-
-    def _record_problems(self, messages: pa.Table) -> pa.Array:
-        """What is wrong with the records themselves; `problem` says whether the CRC of the body is wrong."""
-        offsets = messages["queue_offset"].to_numpy()
+        rows = pa.concat_tables(found)
+        offsets = rows["queue_offset"].to_numpy()
         is_later = offsets > np.maximum.accumulate(np.append(-1, offsets))[:-1]
-        is_own = pc.and_(pc.equal(messages["topic"], self._name[0]), pc.equal(messages["queue_id"], self._name[1]))
-        order = pc.if_else(pa.array(is_later), None, "its queue offset is not after that of the record before it")
-        found = pc.if_else(is_own, order, "it is a message of another queue")
-        return pc.coalesce(messages["problem"], found)
+        of_units = self._wrong_units(rows, np.concatenate(units), is_sorted=bool(is_later.all()))
+        cases = [np.concatenate(is_wrong), ~np.concatenate(is_own), ~is_later, *of_units]
+        problems = np.select(cases, list(range(_OTHER_RECORD + 1, _OTHER_RECORD + 1 + len(cases))), 0)
+        return rows.set_column(_SCHEMA.get_field_index("problem"), "problem", pa.array(problems))
 
-    def _problems(self, messages: pa.Table) -> pa.Array:
+    def _wrong_units(self, messages: pa.Table, wanted: BatchUnits, is_sorted: bool) -> list[Flags]:
+        """Which messages have a problem of their unit, by problem; nothing if all units are as wanted."""
         files = [self._queue / info.base_name for info in mapped_files(self._queue.entries())]
         parts = [
             np.frombuffer(data[: len(data) - len(data) % BATCH_UNIT_SIZE], BATCH_UNIT_DTYPE)
             for data in map(Location.read_bytes, files)
         ]
-        units = np.concatenate([np.empty(0, BATCH_UNIT_DTYPE), *parts])
+        units = np.concatenate([_NO_UNITS, *parts])
         units = units[is_written(units)]
+        if is_sorted and units.tobytes() == wanted.tobytes():
+            return []
         order = np.argsort(units["queue_offset"], kind="stable")
         is_in_order = np.append(order == np.arange(order.size), False)
         units = units[order]
-        wanted = [messages[name].to_numpy() for name in ("queue_offset", "commit_log_offset", "store_size")]
-        lone = units[~np.isin(units["queue_offset"], wanted[0])]
+        places = [messages[name].to_numpy() for name in ("queue_offset", "commit_log_offset", "store_size")]
+        lone = units[~np.isin(units["queue_offset"], places[0])]
         if lone.size:
             offsets = {"queue_offset": lone["queue_offset"], "offset_in_copy": lone["commit_log_offset"]}
-            self._add("NO_RECORD", _NO_RECORD, lone["store_size"], **offsets)
-        at = np.searchsorted(units["queue_offset"], wanted[0])
+            self._add("NO_RECORD", UNIT_PROBLEMS[-1], lone["store_size"], **offsets)
+        at = np.searchsorted(units["queue_offset"], places[0])
         own = np.append(units, np.full(1, -1).astype(BATCH_UNIT_DTYPE))[at]
-        is_own, leads = own["queue_offset"] == wanted[0], own["commit_log_offset"] == wanted[1]
-        leads &= own["store_size"] == wanted[2]
-        stated = messages["unit"].combine_chunks().buffers()[1]
-        wanted_units = np.frombuffer(stated or b"", BATCH_UNIT_DTYPE, messages.num_rows)
-        cases = [~is_own, ~leads, own != wanted_units, ~is_in_order[at]]
-        found = np.select(cases, [_NO_UNIT, _WRONG_UNIT, _OTHER_UNIT, _MISPLACED_UNIT], "")
-        problems = pa.array(found, pa.string())
-        return pc.if_else(pc.equal(problems, ""), None, problems)
+        is_own, leads = own["queue_offset"] == places[0], own["commit_log_offset"] == places[1]
+        leads &= own["store_size"] == places[2]
+        return [~is_own, ~leads, own != wanted, ~is_in_order[at]]
 
     def _add(self, state: str, problem: str, store_size: Int64s, **offsets: Int64s) -> None:
         topic, queue_id = self._name
@@ -171,56 +188,86 @@ def _sent(store: MessageStore, topics: Sequence[str]) -> pa.Table:
         for part in read_split(split):
             if isinstance(part, RecordChunk):
                 columns = MessageColumns(part.buffer, part.frames)
-                is_own: Flags = np.any([columns.topic_is(topic.encode("utf-8", "replace")) for topic in topics], axis=0)
-                found.append(_columns(part.buffer, part.frames[is_own], with_body=False))
+                number = pc.index_in(columns.column("topic"), pa.array(topics)).fill_null(-1).to_numpy()
+                queue = (number.astype(np.int64) << 32) + columns.column("queue_id").to_numpy()
+                found.append(_columns(columns.with_frames(part.frames[number >= 0]), queue[number >= 0]))
     return pa.concat_tables(found)
 
 
-def _columns(buffer: Bytes, frames: Frames, *, with_body: bool) -> pa.Table:
-    """The messages of a chunk. `is_empty` says that a message has no body, and `key` is NULL if it has no keys."""
-    from spark_mq.format.kernels.batches import message_batches
-    from spark_mq.format.kernels.crc import digests, wrong_body_crcs
-    from spark_mq.format.kernels.dispatch import batch_units
+def _columns(messages: MessageColumns, queue: Int64s, body: pa.Array | None = None) -> pa.Table:
+    """The messages; `is_empty` says that a message has no body."""
+    from spark_mq.format.kernels.crc import digests
 
-    tables = [_EMPTY]
-    numbers, units = digests(buffer, frames), batch_units(buffer, frames) if with_body else None
-    wrong = wrong_body_crcs(buffer, frames) if with_body else np.zeros(frames.size, np.bool_)
-    first = 0
-    for messages in message_batches(buffer, frames, ["body"] if with_body else [], _MOST_ROWS):
-        columns = {name: messages.column(name) for name in _COPIED if with_body or name != "body"}
-        key = pc.map_lookup(messages.column("properties"), pa.scalar("KEYS"), "first")
-        columns["key"] = pc.if_else(pc.equal(key, ""), None, key)
-        columns["is_empty"] = pa.array(messages.frames.body_length == 0)
-        part = slice(first, first + messages.frames.size)
-        first = part.stop
-        columns["digest"] = pa.array(numbers[part])
-        columns["problem"] = pc.if_else(pa.array(wrong[part]), "its body has another CRC", pa.scalar(None, pa.string()))
-        if units is not None:
-            unit = pa.binary(BATCH_UNIT_SIZE)
-            columns["unit"] = pa.Array.from_buffers(unit, part.stop - part.start, [None, pa.py_buffer(units[part])])
-        empty = pa.nulls(messages.frames.size)
-        tables.append(pa.table([columns.get(one.name, empty).cast(one.type) for one in _SCHEMA], schema=_SCHEMA))
-    return pa.concat_tables(tables)
+    size = messages.frames.size
+    key, tags = messages.property_texts([KEYS, TAGS])
+    numbers = messages.record_batch(_NUMBERS)
+    columns = [
+        *numbers.columns,
+        tags,
+        pa.nulls(size, pa.binary()) if body is None else body,
+        key,
+        pa.array(messages.frames.body_length == 0),
+        pa.array(digests(messages.buffer, messages.frames)),
+        pa.array(queue),
+        pa.nulls(size, pa.int64()),
+    ]
+    return pa.table(columns, schema=_SCHEMA)
 
 
-def _with_states(copied: pa.Table, sent: pa.Table) -> pa.Table:
+def _with_states(copied: pa.Table, sent: pa.Table, topics: Sequence[str]) -> pa.Table:
     """The rows of messages in the copies, and of messages of the log that are not there although they have to be."""
-    places = pa.concat_tables([copied.select([*_KEY, "queue_offset"]), sent.select([*_KEY, "queue_offset"])])
-    newest = places.filter(places["key"].is_valid()).group_by(_KEY).aggregate([("queue_offset", "max")])
-    missing = sent.join(copied.select(_PLACE), _PLACE, join_type="left anti").join(newest, _KEY)
-    copied = copied.rename_columns({"commit_log_offset": "offset_in_copy"}).join(newest, _KEY)
-    of_log = sent.select([*_PLACE, "commit_log_offset", "digest"]).rename_columns({"digest": "digest_of_log"})
-    copied = copied.join(of_log, _PLACE)
-    differs = pc.fill_null(pc.not_equal(copied["digest"], copied["digest_of_log"]), False)
-    problem = pc.if_else(differs, "the log has another record", copied["problem"])
-    copied = copied.set_column(copied.schema.get_field_index("problem"), "problem", problem)
-    is_newest = pc.equal(missing["queue_offset"], missing["queue_offset_max"])
-    is_kept = pc.and_(pc.fill_null(is_newest, False), pc.invert(missing["is_empty"]))
-    no_key = pc.is_null(missing["key"])
-    missing = missing.append_column("state", pc.if_else(no_key, "NO_KEY", "MISSING")).filter(pc.or_(no_key, is_kept))
-    missing = missing.append_column("offset_in_copy", pa.nulls(missing.num_rows, pa.int64()))
-    is_older = pc.less(copied["queue_offset"], copied["queue_offset_max"])
-    state = pc.if_else(is_older, "SUPERSEDED", pc.if_else(copied["is_empty"], "DELETED", "NEWEST"))
-    names = COMPACTED_MESSAGES.schema.names
-    copied = copied.append_column("state", state)
-    return pa.concat_tables([copied.select(names), missing.select(names)]).cast(COMPACTED_MESSAGES.schema)
+    count, both = copied.num_rows, pa.concat_tables([copied, sent])
+    queue, queue_offset, is_empty = (both[name].to_numpy() for name in ("queue", "queue_offset", "is_empty"))
+    keys = both["key"].combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy()
+    is_newest, is_copied, row = _compared(queue, queue_offset, keys, count)
+    has_key = keys >= 0
+    is_missing = ~is_copied & (~has_key | is_newest & ~is_empty)
+    of_log = sent.select(["commit_log_offset", "digest"]).take(pa.array(row, mask=row < 0))
+    differs = pc.fill_null(pc.not_equal(copied["digest"], of_log["digest"]), False).to_numpy()
+    problems = np.where(differs, _OTHER_RECORD, copied["problem"].to_numpy())
+    states = np.select([~has_key, ~is_newest, is_empty], [_NO_STATE, _SUPERSEDED, _DELETED], _NEWEST)
+    missing = sent.filter(pa.array(is_missing[count:]))
+    rows = pa.concat_tables([copied, missing])
+    numbers = rows["queue"].to_numpy()
+    ids = numbers.astype(np.int32)
+    no_copy = pa.nulls(missing.num_rows, pa.int64())
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True)) | {
+        "topic": pa.array(topics).take(pa.array(numbers - ids >> 32)),
+        "queue_id": pa.array(ids),
+        "state": _STATES.take(pa.array(np.append(states[:count], np.where(has_key, _MISSING, _NO_KEY)[is_missing]))),
+        "problem": _PROBLEMS.take(pa.array(np.append(problems, np.zeros(missing.num_rows, np.int64)))),
+        "offset_in_copy": pa.chunked_array([*copied["commit_log_offset"].chunks, no_copy]),
+        "commit_log_offset": pa.chunked_array(
+            [*of_log["commit_log_offset"].chunks, *missing["commit_log_offset"].chunks]
+        ),
+    }
+    schema = COMPACTED_MESSAGES.schema
+    found = pa.table([columns[name] for name in schema.names], schema=schema)
+    offsets = rows["queue_offset"].to_numpy()
+    if (is_same := np.diff(numbers) == 0).size and not (
+        (np.diff(numbers) > 0) | is_same & (np.diff(offsets) >= 0)
+    ).all():
+        found = found.take(np.lexsort((offsets, numbers)))
+    return found
+
+
+def _compared(queue: Int64s, queue_offset: Int64s, keys: Int64s, count: int) -> tuple[Flags, Flags, Int64s]:
+    """Which messages are the newest of their key in their queue, and which are in the copies, as the first `count` are.
+
+    For each of these, the number of the last message of the log with its queue offset, from 0 on; -1 without one.
+    """
+    is_newest, is_copied, row = np.empty(queue.size, np.bool_), np.arange(queue.size) < count, np.full(count, -1)
+    newest = np.empty(keys.max(initial=-1) + 2, np.int64)  # those without a key, -1, have the last place
+    names, ranks = np.unique(queue, return_inverse=True)
+    order = np.argsort(ranks.astype(np.min_scalar_type(names.size)), kind="stable")
+    for own in np.split(order, np.searchsorted(ranks[order], np.arange(1, names.size))):
+        newest[keys[own]] = queue_offset[own[:1]]
+        np.maximum.at(newest, keys[own], queue_offset[own])
+        is_newest[own] = queue_offset[own] == newest[keys[own]]
+        copies, of_log = np.split(own, np.searchsorted(own, [count]))
+        is_copied[of_log] = np.isin(queue_offset[of_log], queue_offset[copies])
+        of_log = of_log[is_copied[of_log]]
+        of_log = of_log[np.argsort(queue_offset[of_log], kind="stable")]
+        copies = copies[np.isin(queue_offset[copies], queue_offset[of_log])]
+        row[copies] = of_log[np.searchsorted(queue_offset[of_log], queue_offset[copies], side="right") - 1] - count
+    return is_newest, is_copied, row
