@@ -10,7 +10,7 @@ The rest of the log is read, too: its messages that have no unit do not get one 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any
@@ -332,9 +332,12 @@ class _Start:
 
         self._find_empty_files(queues)
         stuck = self._dispatch_rest(kept, queues, log, log_end)
-        ends = {"log_end": log_end, "end_reason": end_reason, "checked": count}
-        harm = {"cut_bytes": cut_bytes, "revived": revived}
-        return self._finish(files, queues, log, replace(facts, log_end=log_end), start, stuck, harm, ends)
+        boot = self._boot(start, cut_bytes=cut_bytes, revived=revived, end_reason=end_reason, checked=count)
+        return self._finish(boot, files, queues, log, replace(facts, log_end=log_end), stuck)
+
+    def _boot(self, recovers_from: int | None = None, **known: Any) -> Boot:
+        """What this start does, as far as it is known."""
+        return Boot(self._release, self._stop.is_clean, recovers_from, **known)
 
     def _old_from(self, files: Sequence[SegmentFile]) -> int:
         """The commit log offset from which on records are old, not live."""
@@ -342,39 +345,34 @@ class _Start:
 
     def _finish(
         self,
+        boot: Boot,
         files: Sequence[SegmentFile],
         queues: StartingQueues,
         log: DispatchLog,
         facts: BootFacts,
-        start: int,
         stuck: int | None,
-        harm: Mapping[str, Any],
-        ends: Mapping[str, Any],
     ) -> Boot:
-        """What is lost, and the index, after everything was dispatched; `harm` and `ends` are fields of the result."""
-        rules, log_end, add = self._release, facts.log_end, self._rows.add
+        """The boot after everything was dispatched, with what is lost, and the index."""
+        log_end, add = facts.log_end, self._rows.add
         old_from = min(self._old_from(files), log_end)  # DLedger cuts its log before the messages are dispatched
         lacking = self._stopped.scan.before(queues, log_end)
         outcomes, deleted_messages = log.outcomes(lacking, old_from)
         deleted, doubled, unindexed = self._index(facts, log)
-        boot = Boot(
-            rules,
-            self._stop.is_clean,
-            start,
-            tuple(log.ranges),
-            deleted,
-            unindexed,
-            outcomes,
-            cut_messages=self._stopped.scan.count_after(log_end) if harm["cut_bytes"] else 0,
-            **harm,
+        boot = replace(
+            boot,
+            dispatched=tuple(log.ranges),
+            deleted_index_files=deleted,
+            unindexed=unindexed,
+            queues=outcomes,
+            cut_messages=self._stopped.scan.count_after(log_end) if boot.cut_bytes else 0,
             gone=self._lose_gone(self._live_end),
             deleted=deleted_messages,
             damaged_bytes=self._lose_damaged(log_end),
             is_full=True,
             is_index_known=facts.is_index_known,
             doubled_entries=doubled,
+            log_end=log_end,
             max_offsets=queues.max_offsets(),
-            **ends,
         )
         obstacles = self._empty_files
         if log.fails_at is not None:
@@ -426,7 +424,7 @@ class _Start:
         return self._stopped.gone
 
     def _lose_damaged(self, log_end: int) -> int:
-        """Bytes before the end of the log that are no records."""
+        """Bytes before the end of the log that are not records."""
         reason = "no record, and no segment, has these bytes: their messages are lost already"
         damaged = [part for part in self._stopped.scan.damaged if part.start < log_end]
         for part in damaged:
@@ -581,7 +579,7 @@ class _Start:
     def _refused(self, *obstacles: str) -> Boot:
         for obstacle in obstacles:
             self._rows.add("refuse", "store", obstacle)
-        return self._done(Boot(self._release, self._stop.is_clean, obstacles=obstacles))
+        return self._done(self._boot(obstacles=obstacles))
 
     def _done(self, boot: Boot) -> Boot:
         return replace(boot, rows=self._rows.to_table())
@@ -631,10 +629,11 @@ class _DLedgerStart(_Start):
             self._truncate_queues(queues, log, cut_at, *([early] if dispatches else []))
         self._find_empty_files(queues)
         stuck = self._dispatch_committed(kept, queues, log, found)
-        ends = {"log_end": found.end, "end_reason": found.reason, "checked": found.count}
-        facts = replace(facts, log_end=found.end)
-        harm = {"cut_bytes": cut_bytes, "queues_cut_at": cut_at if is_cut and cut_at < found.end else None}
-        return self._finish(files, queues, log, facts, first.base, stuck, harm, ends)
+        lost_at = cut_at if is_cut and cut_at < found.end else None
+        boot = self._boot(
+            first.base, cut_bytes=cut_bytes, queues_cut_at=lost_at, end_reason=found.reason, checked=found.count
+        )
+        return self._finish(boot, files, queues, log, replace(facts, log_end=found.end), stuck)
 
     def _dispatch_checked(
         self, files: Sequence[SegmentFile], queues: StartingQueues, facts: BootFacts, log: DispatchLog, log_end: int
