@@ -129,7 +129,7 @@ def names_of_log(archive: StoreArchive) -> list[StoreIdentity]:
 def names_of_records(archive: ArchivedRows, records: Iterable[Record]) -> list[StoreIdentity]:
     """The names, other than the archive's own, under which at least one of the records is in the archive."""
     samples = {record.commit_log_offset: compared_values(record) for record in records}
-    # A TIMESTAMP cannot hold every store time.
+    # Some store times are outside of TIMESTAMP.
     samples = {offset: values for offset, values in samples.items() if values["store_timestamp"] is not None}
     if not samples:
         return []

@@ -20,7 +20,7 @@ The end of the year 9999 in milliseconds is not one of them.
 """
 
 EARLIEST_MILLIS, LATEST_MILLIS = -(1 << 63), (1 << 63) - 1
-"""The first and the last time that 64 bits can hold: the bounds of a time range that is open."""
+"""The first and the last time in 64 bits: the bounds of a time range that is open."""
 
 NANOS_PER_MICRO, NANOS_PER_MILLI = 1000, 1_000_000
 

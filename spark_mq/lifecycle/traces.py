@@ -263,7 +263,7 @@ def _column(name: str, texts: dict[str, pa.Array], rows: pa.Array) -> pa.Array:
     text = texts[name].take(rows)
     if name in _INT32S:
         return _numbers(text).cast(pa.int32())
-    if name in ("is_success", "is_from_check"):
+    if name in _FLAGS:
         return pc.equal(pc.ascii_lower(text), "true")
     if name in ("message_type", "return_type"):
         return pa.array(MESSAGE_TYPES if name == "message_type" else RETURN_TYPES).take(_numbers(text))

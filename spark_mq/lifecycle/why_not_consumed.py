@@ -163,7 +163,7 @@ class WhyNotConsumed:
     unknown: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The answer as values that JSON can hold; times are milliseconds since the epoch."""
+        """The answer as values that JSON can have; times are milliseconds since the epoch."""
         return asdict(self)
 
 

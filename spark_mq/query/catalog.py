@@ -262,7 +262,7 @@ def _type_of(table: str, column: str) -> str:
 
 @dataclass(frozen=True)
 class CatalogAnswer:
-    """The rows of an answer."""
+    """The rows of an answer; `with_session_tables` is a statement of Spark whose rows follow them."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str | None, ...], ...]
@@ -375,7 +375,7 @@ def _description(
         if not found:
             near = difflib.get_close_matches(column, [row[0] for row in rows], n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise OptionError(f"{name} has no column {column}{hint} Columns: {', '.join(r[0] for r in rows)}")
+            raise OptionError(f"{name} has no column {column}{hint or '.'} Columns: {', '.join(r[0] for r in rows)}")
         return CatalogAnswer(
             ("info_name", "info_value"), tuple(zip(("col_name", "data_type", "comment"), found[0], strict=True))
         )

@@ -185,7 +185,7 @@ def _pulled(queue: QueueRange, offset: int, response: RemotingCommand) -> Pulled
 
 
 class Rate:
-    """A limit of the bytes that are pulled in a second. What a pause saved is lost, but for a moment."""
+    """A limit of the bytes that are pulled in a second. Of what a pause saved, only a moment stays."""
 
     def __init__(self, max_bytes_per_second: int) -> None:
         self._limit = max_bytes_per_second

@@ -21,6 +21,7 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from spark_mq._version import __version__
 from spark_mq.errors import ConfigError
 from spark_mq.format.amounts import counted, duration_text, size_text
 from spark_mq.io.location import Location
@@ -85,7 +86,7 @@ class StorePart:
     sections: Sequence[tuple[Section, Sequence[Drawn]]]
 
 
-def html_page(stores: Sequence[Figures], runs: Sequence[dict[str, Any]] = (), version: str = "") -> str:
+def html_page(stores: Sequence[Figures], runs: Sequence[dict[str, Any]] = ()) -> str:
     """The page of some stores; `runs` are the figures of earlier reports."""
     count = len(stores)
     parts = [StorePart(number, one, status_of(one), _drawn(number, one, count)) for number, one in enumerate(stores)]
@@ -107,7 +108,7 @@ def html_page(stores: Sequence[Figures], runs: Sequence[dict[str, Any]] = (), ve
         style=Markup(environment.get_template("page.css").render()),
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        version=version,
+        version=__version__,
         counted=counted,
     )
 

@@ -160,11 +160,10 @@ def report_archive(
 
 def report_of(found: Sequence[Figures], html: str | None, history: str | None) -> Report:
     """The report of these figures, with its page; the history gets the figures."""
-    from spark_mq._version import __version__
     from spark_mq.reporter.page import add_to_history, html_page
 
     runs = [] if history is None else add_to_history(history, [figures.summary for figures in found])
-    page = html_page(found, runs, __version__)
+    page = html_page(found, runs)
     if html is not None:
         try:
             publish(Location.resolve(html), page.encode())

@@ -131,7 +131,7 @@ class OffsetMap:
                 os.rmdir(self.folder.path)
 
     def new_offsets(self, wanted: Collection[QueueOffset]) -> dict[QueueOffset, int]:
-        """The new queue offsets for some old ones, which consumers hold; see `find_new_offsets`."""
+        """The new queue offsets for some old ones, which consumers have; see `find_new_offsets`."""
         files = [self.folder / info.base_name for info in self.folder.entries() if _FILE.fullmatch(info.base_name)]
         return find_new_offsets(_batches(files), wanted) if files and wanted else {}
 
@@ -168,7 +168,7 @@ def _remove_files(folder: Location) -> None:
 
 
 def find_new_offsets(batches: Iterable[pa.RecordBatch], wanted: Collection[QueueOffset]) -> dict[QueueOffset, int]:
-    """The new queue offsets at which consumers continue that hold old ones.
+    """The new queue offsets at which consumers continue that have old ones.
 
     A consumer continues at the first kept message that it has not consumed: the smallest new offset of the messages
     whose old offset is at least the consumer's. If there is none, it continues after the last message that its old

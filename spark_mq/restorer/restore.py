@@ -194,7 +194,7 @@ def _without_damage(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _is_lost(rows: pa.RecordBatch | pa.Table) -> pa.BooleanArray:
-    """Whether a row is damage; a body that its producer compressed wrongly is none."""
+    """Whether a row is damage; a body that its producer compressed wrongly is not."""
     reasons = rows[CORRUPT_RECORD]
     return pc.and_(pc.is_valid(reasons), pc.invert(pc.fill_null(pc.starts_with(reasons, "BODY:"), False)))
 

@@ -1,4 +1,4 @@
-"""Facts of queues and index files that no message of the log shows, as values that JSON can hold.
+"""Facts of queues and index files that no message of the log shows, as values that JSON can have.
 
 - The next offset of a queue: if all its messages expired, only its files have it.
 - The names of index files: a broker names a file after the moment at which it made it.

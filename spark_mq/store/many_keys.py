@@ -59,7 +59,7 @@ class ManyKeys:
         self._found: list[tuple[Int64s, Int64s]] = []
 
     def batches(self) -> Iterator[_Rows]:
-        """A row for each pair and message that has the key, in the order of the log but for damaged parts.
+        """A row for each pair and message that has the key, in the order of the log except damaged parts.
 
         With each batch come the numbers of the pairs of its rows.
         """

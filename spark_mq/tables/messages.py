@@ -44,7 +44,7 @@ _OPTIONS = options("""
         queues are in one partition
     mode  how damage is handled. PERMISSIVE (default): a corrupt range is a row with commit_log_offset, store_size and
         `_corrupt_record`. DROPMALFORMED: it has no row. FAILFAST: it is an error with file and offset. Bytes between
-        two segments that no segment has are one row; if they are more than an INT can hold, store_size is NULL, and
+        two segments that no segment has are one row; if they are more than fit in an INT, store_size is NULL, and
         `_corrupt_record` has the length. A file with the name of a segment that is not a valid segment (a copy under
         another name) is a row without commit_log_offset and store_size, because its name is not an offset of the log.
         A message whose body cannot be read (it does not decompress, or has a wrong CRC) is a row in modes PERMISSIVE

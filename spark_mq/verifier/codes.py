@@ -649,7 +649,7 @@ CODES = {
     "TIERED_FILE": _error(
         "A file of tiered storage and its metadata differ, or it does not begin where the file before it ends.",
         "a file was removed, cut or copied in part; or `config/tieredStoreMetadata.json` is of another time",
-        "the broker makes a missing file anew, without bytes, and answers pulls of its messages with nothing; it does "
+        "the broker makes a missing file again, without bytes, and answers pulls of its messages with nothing; it does "
         "not read a file that the metadata do not list",
         _COPY_TIERED,
     ),

@@ -289,7 +289,7 @@ class Lives:
     has_even_more: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """The answer as values that JSON can hold; times are milliseconds since the epoch."""
+        """The answer as values that JSON can have; times are milliseconds since the epoch."""
         return asdict(self)
 
 
