@@ -28,7 +28,8 @@ from spark_mq.archive.snapshot_files import snapshot_location
 from spark_mq.errors import CorruptLogError, OptionError
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.broker_version import BrokerVersions
-from spark_mq.format.message_schema import CORRUPT_RECORD
+from spark_mq.format.message_schema import CORRUPT_RECORD, MAX_STORE_SIZE, WRONG_BODY_CRC
+from spark_mq.format.record import CRC_MASK
 from spark_mq.format.timestamp import iso_text
 from spark_mq.io.location import Location
 from spark_mq.lifecycle.delayed import due_by_level
@@ -45,11 +46,9 @@ _PART_BITS = 28
 
 _LONG_RANGE = re.compile(r": \d+ bytes, up to commit log offset (\d+)$")
 """The end of the text about a range that is too long for column `store_size` (`source.messages`)."""
-_MAX_STORE_SIZE = (1 << 31) - 1
 _MAX_TOPICS = 1_000
 """Real topics that a condition names; with more of them, the messages of all topics are looked at."""
 _BATCH_ROWS = 1 << 16
-_WRONG_BODY_CRC = "BODY_CRC: the CRC of the stored body is not the body CRC of the record"
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def log_cover(messages: DataFrame, segments: DataFrame, stored: Column, name: st
     newest = max((row["newest"] for row in found if row["newest"] is not None), default=0)
     damage = list(_corrupt_ranges(rows, name))
     # A range whose length is not in column store_size, and the blanks at the ends of segments.
-    others = [(one.commit_log_offset, one.length) for one in damage if one.length > _MAX_STORE_SIZE]
+    others = [(one.commit_log_offset, one.length) for one in damage if one.length > MAX_STORE_SIZE]
     start, end = min(part.first for part in parts.values()), max(part.stop for part in parts.values())
     end = max([end, *(offset + length for offset, length in others)])
     columns = ("commit_log_offset", "file_size", "filler_offset")
@@ -309,8 +308,8 @@ class ArchiveSource(LogSource):
             return F.coalesce(self._own(name), F.lit(b"")).alias(name)
         if name == CORRUPT_RECORD and check_crc:
             stored = F.coalesce(self._own("stored_body"), F.col("body"))
-            is_wrong = (F.length(stored) > 0) & (F.crc32(stored).bitwiseAND(0x7FFFFFFF) != F.col("body_crc"))
-            return F.coalesce(F.col(name), F.when(is_wrong, F.lit(_WRONG_BODY_CRC))).alias(name)
+            is_wrong = (F.length(stored) > 0) & (F.crc32(stored).bitwiseAND(CRC_MASK) != F.col("body_crc"))
+            return F.coalesce(F.col(name), F.when(is_wrong, F.lit(WRONG_BODY_CRC))).alias(name)
         return self._own(name)
 
     def _own(self, name: str) -> Column:

@@ -30,6 +30,7 @@ from spark_mq.format.record import (
     HOST_V4_SIZE,
     MAGIC_V1,
     MAGIC_V2,
+    MAX_V1_TOPIC,
     STORE_HOST_V6_FLAG,
     TRANSACTION_ROLLBACK_TYPE,
     Record,
@@ -44,7 +45,6 @@ from spark_mq.store.config.named_stores import NamedRecord
 ARCHIVED_COLUMNS = (*RECORD_COLUMNS, "body", "properties")
 """The columns that `record_of` needs. An archive that an older spark-mq wrote lacks some of them: they are NULL."""
 
-_MAX_V1_TOPIC = 127
 _TIMES = ("born_timestamp", "store_timestamp")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _AT_ONCE = 500
@@ -74,7 +74,7 @@ def record_of(row: Mapping[str, Any]) -> Record:
         store_host=_host(row["store_host"], sys_flag & STORE_HOST_V6_FLAG),
         reconsume_times=row["reconsume_times"],
         prepared_transaction_offset=row["prepared_transaction_offset"],
-        magic=MAGIC_V2 if len(topic) > _MAX_V1_TOPIC else MAGIC_V1,
+        magic=MAGIC_V2 if len(topic) > MAX_V1_TOPIC else MAGIC_V1,
         body_crc=row["body_crc"],
     )
 

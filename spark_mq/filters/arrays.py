@@ -17,6 +17,7 @@ from spark_mq.filters.conditions import answers, compares
 from spark_mq.filters.expression import Constant, Expression, Kind, Search
 from spark_mq.filters.java_number import INT_RANGE, LONG_RANGE, parse_double, parse_integer
 from spark_mq.filters.truth import ERROR, FALSE, NULL, TRUE, Table1, Table2, Truth
+from spark_mq.format.array_types import Flags, Int64s
 
 if TYPE_CHECKING:
     from spark_mq.format.kernels.columns import MessageColumns
@@ -29,9 +30,9 @@ _FIND = {Search.CONTAINS: pc.match_substring, Search.STARTSWITH: pc.starts_with,
 _UNREADABLE = 2
 
 
-def matching_mask(condition: Expression, messages: ArrayMessages) -> npt.NDArray[np.bool_]:
+def matching_mask(condition: Expression, messages: ArrayMessages) -> Flags:
     """Which messages match a parsed expression."""
-    found: npt.NDArray[np.bool_] = answers(condition, messages) == TRUE
+    found: Flags = answers(condition, messages) == TRUE
     return found
 
 
@@ -102,7 +103,7 @@ class ArrayMessages:
     def _known(self, name: str, found: Any) -> Codes:
         return np.where(self._is_missing(name), np.uint8(NULL), _booleans(found).astype(np.uint8))
 
-    def _is_missing(self, name: str) -> npt.NDArray[np.bool_]:
+    def _is_missing(self, name: str) -> Flags:
         return np.asarray(self._text(name).is_null().to_numpy(zero_copy_only=False))
 
     def _text(self, name: str) -> pa.StringArray:
@@ -111,7 +112,7 @@ class ArrayMessages:
         return self._found[name]
 
 
-def _booleans(array: Any) -> npt.NDArray[np.bool_]:
+def _booleans(array: Any) -> Flags:
     return np.asarray(array.fill_null(False).to_numpy(zero_copy_only=False))
 
 
@@ -121,26 +122,24 @@ def _codes(order: npt.NDArray[np.int8], operator: str) -> Codes:
     return np.array([*table, ERROR], np.uint8)[order + 1]
 
 
-def _orders(numbers: npt.NDArray[Any], is_number: npt.NDArray[np.bool_], constant: float) -> npt.NDArray[np.int8]:
+def _orders(numbers: npt.NDArray[Any], is_number: Flags, constant: float) -> npt.NDArray[np.int8]:
     """The order of each number and a constant; NaN is larger than all others."""
     order = ((numbers > constant) | np.isnan(numbers)).astype(np.int8) - (numbers < constant).astype(np.int8)
     order[~is_number] = _UNREADABLE
     return np.asarray(order, np.int8)
 
 
-def _integers(texts: pa.StringArray, kind: Kind) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+def _integers(texts: pa.StringArray, kind: Kind) -> tuple[Int64s, Flags]:
     bounds = INT_RANGE if kind == Kind.INTEGER else LONG_RANGE
     numbers, is_number = _numbers(texts, _PLAIN_INTEGER, pa.int64(), lambda text: parse_integer(text, bounds))
     return numbers, is_number & (numbers >= bounds[0]) & (numbers <= bounds[1])
 
 
-def _doubles(texts: pa.StringArray) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+def _doubles(texts: pa.StringArray) -> tuple[npt.NDArray[np.float64], Flags]:
     return _numbers(texts, _PLAIN_DOUBLE, pa.float64(), parse_double)
 
 
-def _numbers(
-    texts: pa.StringArray, plain: str, data_type: pa.DataType, parse: Any
-) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+def _numbers(texts: pa.StringArray, plain: str, data_type: pa.DataType, parse: Any) -> tuple[npt.NDArray[Any], Flags]:
     """The numbers, and which texts have one."""
     is_plain = pc.match_substring_regex(texts, plain)
     numbers = pc.if_else(is_plain, texts, "0").cast(data_type)
@@ -156,7 +155,7 @@ def _numbers(
     return result, is_number
 
 
-def _double_keys(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def _double_keys(numbers: npt.NDArray[np.float64]) -> Int64s:
     """Integers in the order of `Double.compareTo`: -0.0 is less than 0.0, and NaN is the largest."""
     canonical = np.where(np.isnan(numbers), np.nan, numbers)
     bits = np.abs(canonical).view(np.int64)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Self
 
 from spark_mq.errors import OptionError
 
@@ -35,7 +36,7 @@ class BloomFilter:
     hash_count: int
 
     @classmethod
-    def of(cls, error_rate: int = DEFAULT_ERROR_RATE, expected_groups: int = DEFAULT_EXPECTED_GROUPS) -> BloomFilter:
+    def of(cls, error_rate: int = DEFAULT_ERROR_RATE, expected_groups: int = DEFAULT_EXPECTED_GROUPS) -> Self:
         """The shape that a broker computes from its settings (`BloomFilter(int, int)`@5.3.3).
 
         Args:

@@ -38,6 +38,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from spark_mq.format.array_types import Flags
+
 UNIT = struct.Struct(">qiq")
 UNIT_DTYPE = np.dtype([("commit_log_offset", ">i8"), ("store_size", ">i4"), ("tags_code", ">i8")])
 Queue = tuple[str, int]
@@ -53,8 +55,12 @@ Units = npt.NDArray[Any]
 """An array of `UNIT_DTYPE`, or of `DATABASE_UNIT_DTYPE`."""
 
 PRE_BLANK_SIZE = 0x7FFFFFFF
+MAX_QUEUE_OFFSET = 1 << 58
+"""The limit of queue offsets: 20 bytes for each unit, a file position still fits 64 bits. No broker comes near it."""
 
 BATCH_UNIT = struct.Struct(">qiqqqhii")
+MAX_MESSAGE_COUNT = (1 << 15) - 1
+"""The largest number of messages of a record in a batch consume queue."""
 BATCH_UNIT_DTYPE = np.dtype(
     [
         ("commit_log_offset", ">i8"),
@@ -82,16 +88,16 @@ def pre_blank(count: int) -> Units:
     return units
 
 
-def is_live(units: Units) -> npt.NDArray[np.bool_]:
+def is_live(units: Units) -> Flags:
     """Which units point to a message: units that are neither zeros (the queue's end) nor pre-blank."""
     size = units["store_size"]
-    live: npt.NDArray[np.bool_] = (units["commit_log_offset"] >= 0) & (size > 0) & (size != PRE_BLANK_SIZE)
+    live: Flags = (units["commit_log_offset"] >= 0) & (size > 0) & (size != PRE_BLANK_SIZE)
     return live
 
 
-def is_written(units: BatchUnits) -> npt.NDArray[np.bool_]:
+def is_written(units: BatchUnits) -> Flags:
     """Which units a boot keeps: it ends a queue before the first other one (`BatchConsumeQueue.recover`@5.3.3)."""
-    written: npt.NDArray[np.bool_] = (units["commit_log_offset"] >= 0) & (units["store_size"] > 0)
+    written: Flags = (units["commit_log_offset"] >= 0) & (units["store_size"] > 0)
     written &= (units["queue_offset"] >= 0) & (units["message_count"] > 0)
     return written
 

@@ -73,6 +73,8 @@ ENTRY_SIZE = ENTRY.size  # 20
 ENTRY_DTYPE = np.dtype(
     [("key_hash", ">i4"), ("commit_log_offset", ">i8"), ("time_difference", ">i4"), ("previous_entry", ">i4")]
 )
+MAX_TIME_DIFFERENCE = 0x7FFFFFFF
+"""The largest time of an entry, in seconds from the begin timestamp on; a later message gets it, too."""
 
 Entries = npt.NDArray[Any]
 """An array of `ENTRY_DTYPE`."""

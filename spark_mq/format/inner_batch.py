@@ -24,7 +24,8 @@ from spark_mq.format.message_schema import CORRUPT_RECORD
 from spark_mq.format.record import COMPRESSED_FLAG, INNER_BATCH_FLAG, Record
 
 NEED_UNWRAP_FLAG = 0x40
-_BATCH = INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
+UNWRAPPED_FLAGS = INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
+"""The bits of a record whose messages a consumer gets one by one (`PullAPIWrapper`@5.3.3)."""
 _HEAD = struct.Struct(">iiiii")
 _LENGTH = struct.Struct(">h")
 
@@ -37,9 +38,9 @@ def consumer_rows(record: Record) -> list[Row]:
     the reason in `_corrupt_record`.
     """
     row = message_row(record)
-    if record.sys_flag & _BATCH != _BATCH or row.get(CORRUPT_RECORD) is not None:
+    if record.sys_flag & UNWRAPPED_FLAGS != UNWRAPPED_FLAGS or row.get(CORRUPT_RECORD) is not None:
         return [row]
-    sys_flag = record.sys_flag & ~(_BATCH | COMPRESSED_FLAG)
+    sys_flag = record.sys_flag & ~(UNWRAPPED_FLAGS | COMPRESSED_FLAG)
     rows: list[Row] = []
     try:
         for number, (flag, body, properties) in enumerate(_frames(row["body"])):

@@ -8,6 +8,11 @@ from __future__ import annotations
 from spark_mq.tables.messages import MESSAGES, MESSAGES_BY_KEY
 
 CORRUPT_RECORD = "_corrupt_record"
+WRONG_BODY_CRC = "BODY_CRC: the CRC of the stored body is not the body CRC of the record"
+WRONG_PROPERTY_CRC = "PROPERTIES_CRC: the CRC of the record is not the one in its property __CRC32#"
+"""The text in that column for a record whose CRC is wrong."""
+MAX_STORE_SIZE = (1 << 31) - 1
+"""The largest value of column `store_size`."""
 
 MIN_TIMESTAMP_MILLIS = -62_135_596_800_000
 """0001-01-01T00:00:00Z; Python's datetime has no earlier time, so it cannot represent an earlier TIMESTAMP of Spark."""

@@ -72,10 +72,15 @@ COMPRESSION_TYPE_SHIFT = 8
 TRANSACTION_TYPE_NAMES = ("NONE", "PREPARED", "COMMIT", "ROLLBACK")
 """Names of transaction types, by `(sys_flag & TRANSACTION_TYPE_MASK) >> 2`."""
 _NAME = CRC_PROPERTY + bytes((NAME_VALUE_SEPARATOR,))
-_MASK = 0x7FFFFFFF
+CRC_MASK = 0x7FFFFFFF
+"""The bits of a CRC-32 that are stored (`UtilAll.crc32`@5.3.3)."""
 MAGIC_V1 = -626843481  # 0xDAA320A7
 MAGIC_V2 = -626843477  # 0xDAA320AB
 MAGIC_BLANK = -875286124  # 0xCBD43194
+STORED_BLANK_MAGIC = MAGIC_BLANK.to_bytes(4, "big", signed=True)
+"""The magic of a blank as it is stored."""
+MAX_V1_TOPIC = 127
+"""The longest topic of a record of version 1, in bytes: its length has one byte."""
 
 FRAME = struct.Struct(">ii")  # total size, magic
 HEADER = struct.Struct(">iiiiiqqiq")  # total size ... born timestamp
@@ -125,7 +130,7 @@ A longer blank is damage: eight bytes in a body must not make a reader skip hund
 
 def is_body_crc_wrong(record: Record) -> bool:
     """Whether the record has a body whose CRC differs from the stored body CRC."""
-    return bool(record.body) and zlib.crc32(record.body) & _MASK != record.body_crc
+    return bool(record.body) and zlib.crc32(record.body) & CRC_MASK != record.body_crc
 
 
 def has_property_crc(properties: bytes) -> bool:
@@ -145,7 +150,7 @@ def is_property_crc_wrong(stored: bytes, properties: bytes) -> bool:
         return False
     digits = properties[len(_NAME) - PROPERTY_CRC_SIZE : -1]
     covered = memoryview(stored)[:-PROPERTY_CRC_SIZE]
-    return not digits.isdigit() or int(digits[::-1]) != zlib.crc32(covered) & _MASK
+    return not digits.isdigit() or int(digits[::-1]) != zlib.crc32(covered) & CRC_MASK
 
 
 @dataclass(frozen=True)
@@ -209,7 +214,7 @@ class Record:
         Raises:
             struct.error: A value does not fit its field.
         """
-        body_crc = zlib.crc32(self.body) & 0x7FFFFFFF if self.body_crc is None else self.body_crc
+        body_crc = zlib.crc32(self.body) & CRC_MASK if self.body_crc is None else self.body_crc
         sys_flag = self.sys_flag & ~(BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG)
         sys_flag |= BORN_HOST_V6_FLAG if len(self.born_host) == HOST_V6_SIZE else 0
         sys_flag |= STORE_HOST_V6_FLAG if len(self.store_host) == HOST_V6_SIZE else 0

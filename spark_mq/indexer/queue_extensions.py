@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_mq.errors import OptionError
-from spark_mq.format.array_types import Bytes, Int64s
+from spark_mq.format.array_types import Bytes, Int32s, Int64s
 from spark_mq.format.bloom_filter import BloomFilter, bit_map
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.consume_queue_ext import END_BLANK_SIZE, END_MARK, HEADER_SIZE, MAX_UNIT_SIZE, ExtLayout
@@ -201,7 +201,7 @@ class _Values:
         self._filtered: dict[str, list[int]] = {one.topic: [] for one in ext.filters}
         """The numbers of the queues of each topic that has a filter."""
 
-    def __call__(self, chunk: RecordChunk) -> tuple[npt.NDArray[np.int32], Values]:
+    def __call__(self, chunk: RecordChunk) -> tuple[Int32s, Values]:
         """The numbers and the values of the messages of a chunk that get a unit."""
         from spark_mq.format.kernels.columns import MessageColumns
         from spark_mq.format.kernels.dispatch import dispatch_units, has_unit

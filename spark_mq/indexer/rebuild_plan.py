@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import tzinfo
+from typing import Self
 
 from spark_mq.errors import OptionError, UnsafeNameError
 from spark_mq.format.broker_version import BrokerVersions
@@ -39,7 +40,7 @@ class Selection:
     has_index_database: bool = False
 
     @classmethod
-    def of(cls, only: str | None, topic: str | None, queue_id: int | None) -> Selection:
+    def of(cls, only: str | None, topic: str | None, queue_id: int | None) -> Self:
         """The selection of these arguments of a rebuild."""
         if only not in (None, CONSUME_QUEUE, INDEX):
             raise OptionError(f"--only {only!r} is none of {CONSUME_QUEUE}, {INDEX}")

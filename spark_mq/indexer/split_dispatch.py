@@ -17,6 +17,7 @@ from spark_mq.format.array_types import Flags, Int32s, Int64s
 from spark_mq.format.consume_queue import (
     BATCH_UNIT_DTYPE,
     DATABASE_UNIT_DTYPE,
+    MAX_QUEUE_OFFSET,
     UNIT_DTYPE,
     UNIT_SIZE,
     BatchUnits,
@@ -52,9 +53,6 @@ from spark_mq.store.log.commit_log import SegmentSource, Split
 from spark_mq.store.log.live_reader import NO_TIME, LiveReader
 from spark_mq.store.log.record_reader import RecordChunk, RecordReader, joined_chunks
 from spark_mq.store.log.segment_files import CorruptRange
-
-_MAX_QUEUE_OFFSET = 1 << 58
-"""The limit of queue offsets: 20 bytes for each unit, a file position still fits 64 bits. No broker comes near it."""
 
 _MAX_PARTS = 1024
 """Parts of a split's units that are joined into one: between damaged ranges, a part has few units."""
@@ -189,7 +187,7 @@ class _Dispatched:
 
     def _possible(self, units: DispatchedUnits) -> DispatchedUnits:
         """The units whose queue offset is possible; the others are reported."""
-        possible = (units.queue_offset >= 0) & (units.queue_offset < _MAX_QUEUE_OFFSET)
+        possible = (units.queue_offset >= 0) & (units.queue_offset < MAX_QUEUE_OFFSET)
         if possible.all():
             return units
         for index in np.flatnonzero(~possible).tolist():

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.broker_version import CHECKPOINT_LOGICS_OFFSET, BrokerVersions
@@ -52,7 +53,7 @@ class ExistingTrees:
     batches: Mapping[Queue, BatchConsumeQueue] = field(default_factory=dict)
 
     @classmethod
-    def find(cls, plan: RebuildPlan, output: Location) -> ExistingTrees:
+    def find(cls, plan: RebuildPlan, output: Location) -> Self:
         """The trees in `output`. Raises the errors of files that cannot be continued."""
         return cls(
             find_existing_queues(plan, output) if plan.selection.has_queues else None,

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -58,7 +59,7 @@ class ReadableLog:
         self._ends: Int64s = np.maximum.accumulate(np.array(ends, np.int64))
 
     @classmethod
-    def of(cls, found: SelectedMessages, *more: CorruptRange) -> ReadableLog:
+    def of(cls, found: SelectedMessages, *more: CorruptRange) -> Self:
         """The log from which messages were selected; `more` are records that do not count (`sound_messages`)."""
         return cls(found.log, [*found.damage, *more])
 

@@ -25,6 +25,7 @@ certain state, however old it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -136,7 +137,7 @@ class TransactionSettings:
     reserved: int = 72 * 3_600_000
 
     @classmethod
-    def of(cls, conf: BrokerConf, versions: BrokerVersions) -> TransactionSettings:
+    def of(cls, conf: BrokerConf, versions: BrokerVersions) -> Self:
         """The settings of a broker, or the defaults of its version; the shorter time where versions differ."""
 
         def setting(name: str, default: int) -> int:

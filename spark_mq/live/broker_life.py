@@ -163,7 +163,7 @@ class BrokerLife(LifeStore):
         return (None, expression) if kind == "SQL92" else (expression, None)
 
     def queue_notes(self, topic: str) -> Sequence[str]:
-        has_bits = self.broker_conf.settings.get("enableCalcFilterBitMap", "false").lower() == "true"
+        has_bits = self.broker_conf.is_enabled("enableCalcFilterBitMap")
         text = "whether the broker drops it by its bit map (enableCalcFilterBitMap): only the store's files tell"
         return [text] if has_bits else []
 
@@ -190,7 +190,7 @@ class BrokerLife(LifeStore):
                     yield from self.messages_after(name, queue_id, commit_log_offset)
 
     def unread_pops(self) -> str | None:
-        in_rocksdb = self.broker_conf.settings.get(_POPS_IN_ROCKSDB, "false").lower() == "true"
+        in_rocksdb = self.broker_conf.is_enabled(_POPS_IN_ROCKSDB)
         return f"the broker can keep pops in RocksDB ({_POPS_IN_ROCKSDB}), which is not read" if in_rocksdb else None
 
     def deliveries(self) -> DeliveryProgress:

@@ -26,7 +26,7 @@ from spark_mq.format.dispatch import record_keys
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import encode_offset_message_id, has_plausible_port, is_offset_message_id
 from spark_mq.format.properties import CRC_PROPERTY, SHARDING_KEY, UNIQUE_KEY, encode_properties, parse_properties
-from spark_mq.format.record import COMPRESSED_FLAG, COMPRESSION_TYPE_MASK, INNER_BATCH_FLAG, Record
+from spark_mq.format.record import COMPRESSED_FLAG, COMPRESSION_TYPE_MASK, CRC_MASK, INNER_BATCH_FLAG, Record
 from spark_mq.format.system_topic import RETRY_PREFIX, TRANS_OFFSET, is_system_topic
 from spark_mq.lifecycle.retry_topic import DLQ_PREFIX
 from spark_mq.live.cluster import live_brokers
@@ -65,7 +65,6 @@ _LEFT_OUT = frozenset(
 ) | {UNIQUE_KEY, CRC_PROPERTY}
 """Properties that are not sent again (`MessageConst`@5.3.3, 5.5.0). `WAIT` is false in copies of returned messages."""
 _TRANSIENT = b"__RMQ.TRANSIENT."
-_CRC_MASK = 0x7FFFFFFF
 _KEY_SIZE = 16
 _ATTEMPTS = 5
 _FOUND = 32
@@ -147,7 +146,7 @@ def _why_refused(record: Record, topic: str) -> str | None:
         return "a half message, or one that was rolled back"
     if record.sys_flag & INNER_BATCH_FLAG:
         return "a batch of messages in one record (bit 0x80 of sys_flag)"
-    if record.body_crc is not None and zlib.crc32(record.body) & _CRC_MASK != record.body_crc:
+    if record.body_crc is not None and zlib.crc32(record.body) & CRC_MASK != record.body_crc:
         return "its body is damaged: it does not have the CRC that was stored"
     return None
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -120,7 +121,7 @@ class SentMessages:
     sharding_keys: Pieces
 
     @classmethod
-    def of(cls, rows: pa.RecordBatch, topic: str | None, partition: int, first_row: int) -> SentMessages:
+    def of(cls, rows: pa.RecordBatch, topic: str | None, partition: int, first_row: int) -> Self:
         """The messages of rows; `topic` is that of rows without one. Raises `InvalidMessageError` for a wrong row."""
         columns = {name: rows.column(name) for name in rows.schema.names}
         if topic is not None:

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -75,14 +76,14 @@ class Backup:
     folder: Path
 
     @classmethod
-    def create(cls, store: Location) -> Backup:
+    def create(cls, store: Location) -> Self:
         """A new folder `.spark_mq/backup-TIME` of a local store."""
         folder = Path(unused(store / WORK_FOLDER, f"{BACKUP}{datetime.now(UTC):%Y%m%dT%H%M%S.%f}Z").path)
         make_folders(str(folder))
         return cls(Path(store.path), folder)
 
     @classmethod
-    def newest(cls, store: Location) -> Backup:
+    def newest(cls, store: Location) -> Self:
         """The newest backup that has not been undone."""
         found = list(Path(store.path, WORK_FOLDER).glob(f"{BACKUP}*/{CHANGES}"))
         if not found:

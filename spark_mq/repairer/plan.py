@@ -146,7 +146,7 @@ class QueueFileName:
     number: int
 
     @classmethod
-    def of(cls, path: str, file_size: int) -> QueueFileName:
+    def of(cls, path: str, file_size: int) -> Self:
         """The file with a path in the store, such as `consumequeue/orders/0/00000000000000000000`."""
         folder, _, name = path.rpartition("/")
         queue, _, queue_id = folder.rpartition("/")

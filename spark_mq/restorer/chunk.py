@@ -17,7 +17,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
@@ -80,7 +80,7 @@ class Chunk:
     dispatched_queues: int = 0
 
     @classmethod
-    def write(cls, task: StageTask, partition: int, number: int, parts: _Parts) -> Chunk:
+    def write(cls, task: StageTask, partition: int, number: int, parts: _Parts) -> Self:
         """Write a new chunk; sorted by commit log offset if records keep their offsets."""
         # Names are unique, so the file of a task that Spark ran again is never read.
         location = task.folder / f"{uuid.uuid4().hex}.records"

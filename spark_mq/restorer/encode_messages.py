@@ -24,12 +24,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s
-from spark_mq.format.consume_queue import Queue
+from spark_mq.format.consume_queue import MAX_MESSAGE_COUNT, MAX_QUEUE_OFFSET, Queue
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.encode import NONE_WRONG, RecordFields, encode_records, renew_property_crcs
@@ -53,6 +52,7 @@ from spark_mq.format.record import (
     HOST_V6_SIZE,
     INNER_BATCH_FLAG,
     MAX_RECORD_SIZE,
+    MAX_V1_TOPIC,
     STORE_HOST_V6_FLAG,
     TRANSACTION_COMMIT_TYPE,
     TRANSACTION_TYPE_MASK,
@@ -91,10 +91,6 @@ UNKNOWN = -1
 _MIN_INT32, _MAX_INT32 = -(1 << 31), (1 << 31) - 1
 _MIN_INT64, _MAX_INT64 = -(1 << 63), (1 << 63) - 1
 _MAX_COMMIT_LOG_OFFSET = _MAX_INT64 - MAX_RECORD_SIZE
-_MAX_QUEUE_OFFSET = 1 << 58
-"""20 bytes for each unit, a file position still fits 64 bits."""
-_MAX_V1_TOPIC = 127
-_MAX_BATCH = (1 << 15) - 1
 _BASE_DIGITS = 19
 """The largest number of digits that INNER_BASE of an inner batch can get."""
 _EXACT_COLUMNS = ("properties_bytes", "stored_body", "born_host", "store_host", "sys_flag")
@@ -219,7 +215,7 @@ def make_unique_keys(store_host: bytes, now: int, partition: int, first_row: int
     """A unique key for each of the rows of a batch."""
     count = born_timestamps.size
     rows = first_row + np.arange(count, dtype=np.int64)
-    keys: npt.NDArray[np.uint8] = np.empty((count, _SIZE), np.uint8)
+    keys: Bytes = np.empty((count, _SIZE), np.uint8)
     keys[:, :4] = np.frombuffer(store_host[:4] if len(store_host) == HOST_V4_SIZE else _LOCAL_ADDRESS, np.uint8)
     for block in range(first_row >> _BLOCK_BITS, (first_row + count >> _BLOCK_BITS) + 1):
         digest = bytearray(hashlib.sha256(f"{now} {partition} {block}".encode()).digest()[:6])
@@ -280,7 +276,7 @@ def encode_messages(
             f"{name} is NULL, so the message cannot keep it: give messages new offsets (renumber)",
         )
     commit_log_offsets = columns.numbers("commit_log_offset", 0, _MAX_COMMIT_LOG_OFFSET, UNKNOWN)
-    queue_offsets = columns.numbers("queue_offset", 0, _MAX_QUEUE_OFFSET, UNKNOWN)
+    queue_offsets = columns.numbers("queue_offset", 0, MAX_QUEUE_OFFSET, UNKNOWN)
     is_from_source: Flags = commit_log_offsets >= 0
     queues = read_queues(columns, rules, is_from_source)
     sys_flags = _int32s(columns, "sys_flag")
@@ -313,7 +309,7 @@ def encode_messages(
         new_flags = np.where(hosts.lengths == HOST_V6_SIZE, new_flags | flag, new_flags & ~flag).astype(np.int32)
     topics = pieces_of_bytes([name.encode("utf-8") for name in queues.names]).take(queues.topics)
     fields = RecordFields(
-        is_v2=topics.lengths > _MAX_V1_TOPIC,
+        is_v2=topics.lengths > MAX_V1_TOPIC,
         queue_ids=queues.queue_ids,
         flags=_int32s(columns, "flag"),
         queue_offsets=queue_offsets if rules.is_faithful else zeros,
@@ -353,7 +349,7 @@ def _written(columns: SourceColumns, rules: EncodingRules, fields: RecordFields)
         fields.is_v2 & (not rules.allows_v2),
         lambda row: (
             f"the record has version 2 and a topic of {fields.topics.lengths[row]} bytes: brokers before 5.1.0 cannot "
-            f"read it. Rename a topic of more than {_MAX_V1_TOPIC} bytes (topic map)"
+            f"read it. Rename a topic of more than {MAX_V1_TOPIC} bytes (topic map)"
         ),
     )
     sizes = fields.sizes()
@@ -401,7 +397,7 @@ def _message_counts(columns: SourceColumns, rules: EncodingRules, queues: RowQue
         numbers = pc.if_else(pc.match_substring_regex(texts, "^[1-9][0-9]{0,4}$"), texts, b"0")
         messages[rows] = np.where(is_batch[rows], numbers.cast(pa.string()).cast(pa.int32()), 1)
         has_base = places_of(own, INNER_BASE)[1] > 0
-        is_wrong[rows] = (messages[rows] < 1) | (messages[rows] > _MAX_BATCH) | (has_base != is_batch[rows])
+        is_wrong[rows] = (messages[rows] < 1) | (messages[rows] > MAX_MESSAGE_COUNT) | (has_base != is_batch[rows])
     columns.check(
         is_wrong,
         "bit 0x80 of sys_flag and the properties INNER_BASE and INNER_NUM (1 to 32767) belong together: a broker gives "
@@ -442,7 +438,7 @@ def _with_stored_sizes(columns: SourceColumns, rules: EncodingRules, fields: Rec
     is_v2 = np.where(given, had == sizes_of_v1 + 1, fields.is_v2)
     sizes = sizes_of_v1 + is_v2
     columns.check(
-        given & ((sizes != had) | (~is_v2 & (fields.topics.lengths > _MAX_V1_TOPIC))),
+        given & ((sizes != had) | (~is_v2 & (fields.topics.lengths > MAX_V1_TOPIC))),
         lambda row: (
             f"the message would take {sizes[row]} bytes, but took {had[row]} (store_size): "
             f"{_what_changed(columns, rules, int(sizes[row] - had[row]))}, or give messages new offsets (renumber)"

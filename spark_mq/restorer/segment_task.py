@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -91,7 +92,7 @@ class _PieceRows:
     raised: int
 
     @classmethod
-    def of(cls, piece: Piece, earliest: int | None) -> _PieceRows:
+    def of(cls, piece: Piece, earliest: int | None) -> Self:
         of_chunk, own = piece.chunk.rows(), slice(piece.first_row, piece.stop_row)
         rows = of_chunk.take(np.arange(piece.first_row, piece.stop_row))
         starts = of_chunk.starts[piece.first_row : piece.stop_row + 1]
@@ -113,7 +114,7 @@ class _Places:
     times: Int64s
 
     @classmethod
-    def of(cls, plan: SegmentPlan, pieces: Sequence[_PieceRows]) -> _Places:
+    def of(cls, plan: SegmentPlan, pieces: Sequence[_PieceRows]) -> Self:
         if not pieces:
             nothing = np.zeros(0, np.int64)
             return cls(plan.start, nothing, nothing, nothing)

@@ -19,7 +19,7 @@ from spark_mq.format.broker_version import ALL_VERSIONS, INDEX_TAGS, BrokerVersi
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.index_file import IndexHeader, IndexLayout
-from spark_mq.format.record import BLANK_SIZE, MAGIC_AT, MAGIC_BLANK, is_blank
+from spark_mq.format.record import BLANK_SIZE, MAGIC_AT, STORED_BLANK_MAGIC, is_blank
 from spark_mq.indexer.tag_entries import MANY, TaggedRanges, TagRun, tagged_ranges
 from spark_mq.io.location import Location
 from spark_mq.store.broker_versions import find_broker_versions
@@ -42,7 +42,6 @@ OFFSET_COLUMNS = frozenset(("commit_log_offset", "queue_id", "queue_offset"))
 BACKUP = ".bak"
 """The end of the name of a file's backup, which has the previous content (`MixAll.string2File`@5.3.3)."""
 
-_BLANK_MAGIC = MAGIC_BLANK.to_bytes(4, "big", signed=True)
 _BLANK_LOOK = 4 << 20
 """Bytes before the last byte that is not zero in which a second start of a blank is searched for."""
 
@@ -303,11 +302,11 @@ def _is_plain_blank(read: Callable[[int, int], bytes], base: int, data_end: int,
         return False
     look = max(base, start - _BLANK_LOOK)
     before = read(look, start - look)
-    at = before.find(_BLANK_MAGIC, MAGIC_AT)
+    at = before.find(STORED_BLANK_MAGIC, MAGIC_AT)
     while at >= 0:
         if is_blank(before[at - MAGIC_AT : at - MAGIC_AT + BLANK_SIZE], end - look - at + MAGIC_AT):
             return False
-        at = before.find(_BLANK_MAGIC, at + 1)
+        at = before.find(STORED_BLANK_MAGIC, at + 1)
     return True
 
 

@@ -25,7 +25,7 @@ from spark_mq.errors import CorruptLogError, StoreChangedError
 from spark_mq.format.array_types import keep_freed_memory
 from spark_mq.format.dispatch import record_keys
 from spark_mq.format.message_row import Row, corrupt_row, message_row, message_table
-from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, CORRUPT_RECORD, KEY, KEY_FIELDS, KEY_TYPE
+from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, CORRUPT_RECORD, KEY, KEY_FIELDS, KEY_TYPE, MAX_STORE_SIZE
 from spark_mq.format.record import Record
 from spark_mq.io.location import Location
 from spark_mq.io.s3 import shown
@@ -71,8 +71,6 @@ MAX_BATCH_ROWS = 16384
 _MAX_LOOK_UP_ROWS = 256
 _MAX_LOOK_UP_BYTES = 4 << 20
 """The largest number of body bytes of looked-up messages in a batch."""
-MAX_STORE_SIZE = (1 << 31) - 1
-"""The largest value of a column of type INT."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -224,10 +222,10 @@ class MessagesReader(DataSourceReader):
     def _matching(self, part: Records, file: Location) -> Iterator[pa.RecordBatch]:
         """Batches of the matching messages of a chunk, which is of the segment `file`."""
         if self._options.unwrap_batches:
-            from spark_mq.format.kernels.inner_batches import inner_messages, is_inner_batch
+            from spark_mq.format.kernels.inner_batches import inner_messages, needs_unwrap
             from spark_mq.store.log.record_reader import Records
 
-            is_batch = is_inner_batch(part.frames)
+            is_batch = needs_unwrap(part.frames)
             if is_batch.any():
                 found, is_left = inner_messages(part.buffer, part.frames[is_batch])
                 is_batch[is_batch] = ~is_left
@@ -350,7 +348,7 @@ def _up_to_damage(parts: Iterable[RecordChunk | CorruptRange]) -> Iterator[Recor
 def _row_of_damage(corrupt: CorruptRange) -> Row:
     """The one row of a corrupt range of any length.
 
-    If `store_size` cannot hold the length, only the text contains it. The name of a stray file is not an offset.
+    If the length does not fit in `store_size`, only the text has it. The name of a stray file is not an offset.
     """
     if corrupt.code == STRAY:
         return corrupt_row(None, None, f"{STRAY}: {corrupt.describe()}")

@@ -276,7 +276,7 @@ def _of_integers(condition: Condition) -> list[int]:
 
 
 def _timestamps(condition: Condition) -> IntegerSet | None:
-    """The store times, milliseconds, that a TIMESTAMP can hold; a time between two milliseconds equals neither."""
+    """The store times, milliseconds, that a TIMESTAMP can be; a time between two milliseconds equals neither."""
     micros = [epoch_micros(value) for value in condition.values if isinstance(value, datetime)]
     if len(micros) < len(condition.values):
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Self
 
 from spark_mq.source.options import ReadOptions
 from spark_mq.source.predicate import Predicate
@@ -81,7 +82,7 @@ class ReadPlan:
         uncovered: Sequence[LogRange],
         notes: Sequence[str] = (),
         index: CheckedIndex | None = None,
-    ) -> ReadPlan:
+    ) -> Self:
         """The plan of look-ups, with splits for the ranges that the index or the queue does not cover."""
         return cls(
             path,

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from spark_mq.filters.conditions import evaluate
 from spark_mq.filters.truth import Truth
+from spark_mq.format.array_types import Flags
 from spark_mq.format.message_row import Row
 from spark_mq.format.record import TRANSACTION_TYPE_MASK, TRANSACTION_TYPE_NAMES
 from spark_mq.source.predicate import ROLLBACK, IntegerSet, Predicate
@@ -103,11 +104,11 @@ def keeps_corrupt_range(predicate: Predicate, commit_log_offset: int | None) -> 
     return predicate.only_constrains_offset and commit_log_offset in predicate.commit_log_offset
 
 
-def _kept(messages: MessageColumns, mask: npt.NDArray[np.bool_]) -> MessageColumns:
+def _kept(messages: MessageColumns, mask: Flags) -> MessageColumns:
     return messages if mask.all() else messages.with_frames(messages.frames[mask])
 
 
-def _is_in(values: npt.NDArray[np.integer], integers: IntegerSet) -> npt.NDArray[np.bool_]:
+def _is_in(values: npt.NDArray[np.integer], integers: IntegerSet) -> Flags:
     result = np.ones(values.size, np.bool_)
     if integers.first is not None:
         result &= (values >= max(integers.first, _INT64.min)) & (integers.first <= _INT64.max)
@@ -119,7 +120,7 @@ def _is_in(values: npt.NDArray[np.integer], integers: IntegerSet) -> npt.NDArray
     return result
 
 
-def _is_one_of(messages: MessageColumns, name: str, texts: frozenset[str]) -> npt.NDArray[np.bool_]:
+def _is_one_of(messages: MessageColumns, name: str, texts: frozenset[str]) -> Flags:
     if name == "topic" and len(texts) == 1 and "\ufffd" not in next(iter(texts)):
         return messages.topic_is(next(iter(texts)).encode("utf-8", "replace"))
     import pyarrow.compute as pc
@@ -127,7 +128,7 @@ def _is_one_of(messages: MessageColumns, name: str, texts: frozenset[str]) -> np
     return _to_numpy(pc.is_in(messages.column(name), value_set=_text_array(texts)))
 
 
-def _has_key(messages: MessageColumns, keys: frozenset[str]) -> npt.NDArray[np.bool_]:
+def _has_key(messages: MessageColumns, keys: frozenset[str]) -> Flags:
     import pyarrow.compute as pc
 
     key_array = _text_array(keys)
@@ -142,5 +143,5 @@ def _text_array(texts: frozenset[str]) -> pa.Array:
     return pa.array([text for text in texts if text.encode("utf-8", "replace").decode("utf-8") == text], pa.string())
 
 
-def _to_numpy(mask: pa.Array) -> npt.NDArray[np.bool_]:
+def _to_numpy(mask: pa.Array) -> Flags:
     return np.array(mask.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)

@@ -19,11 +19,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from spark_mq.format.message_row import corrupt_row
-from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
+from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MAX_STORE_SIZE
 from spark_mq.format.record import QUEUE_OFFSET_AT
 from spark_mq.io.location import Location
 from spark_mq.io.s3 import shown
-from spark_mq.source.messages import MAX_STORE_SIZE, MessagesReader, frozen_modules
+from spark_mq.source.messages import MessagesReader, frozen_modules
 from spark_mq.source.options import Mode, ReadOptions
 from spark_mq.source.row_filter import keeps_corrupt_range
 from spark_mq.store.log.commit_log import Split
@@ -102,7 +102,7 @@ class TieredMessagesReader(MessagesReader):
             yield from MessagesReader(self._options, self._columns).read(partition)
 
     def _matching(self, part: Records, file: Location) -> Iterator[pa.RecordBatch]:
-        """As of a log; of table `messages`, nothing is decoded of a record that is no row."""
+        """As of a log; of table `messages`, nothing is decoded of a record that is not a row."""
         if self._is_of_messages:
             is_cold = self._states(part) == _COLD
             part = part if is_cold.all() else replace(part, frames=part.frames[is_cold])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.source.predicate import Predicate
@@ -46,7 +47,7 @@ class QueueComparison:
     known: LogCover | None
 
     @classmethod
-    def of(cls, store: MessageStore, everything: Sequence[ConsumeQueue], log: LogRange) -> QueueComparison:
+    def of(cls, store: MessageStore, everything: Sequence[ConsumeQueue], log: LogRange) -> Self:
         """The comparison with a part of the live log that starts at a boundary."""
         state = store.first_state
         known = None if state is None else _COVERS.recall((state, store.live_log, log))

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.consume_queue import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, BatchUnits, is_written
-from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
+from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MAX_STORE_SIZE
 from spark_mq.format.properties import KEYS, TAGS
 from spark_mq.format.record import FRAME, MAGIC_BLANK
 from spark_mq.io.file_reader import FileReader
@@ -54,8 +54,6 @@ _OTHER_RECORD = 1
 _NEWEST, _SUPERSEDED, _DELETED, _NO_KEY, _MISSING, _NO_STATE = range(6)
 _STATES = pa.array(["NEWEST", "SUPERSEDED", "DELETED", "NO_KEY", "MISSING", None], pa.string())
 _MOST_ROWS = 8192
-_MOST_BYTES = (1 << 31) - 1
-"""What column `store_size`, and the size of a blank, can hold."""
 _NUMBERS = ["queue_offset", "store_timestamp", "store_size", "commit_log_offset"]
 _SCHEMA = pa.schema(
     [
@@ -123,7 +121,7 @@ class _Copy:
                         has_id = messages.column("queue_id").to_numpy() == queue_id  # a record can say another queue
                         is_own.append(messages.topic_is(topic.encode("utf-8", "replace")) & has_id)
                 elif not _is_long_blank(segment, part):
-                    sizes = np.array([min(part.length, _MOST_BYTES)])
+                    sizes = np.array([min(part.length, MAX_STORE_SIZE)])
                     self._add("DAMAGED", part.reason, sizes, offset_in_copy=np.array([part.commit_log_offset]))
         rows = pa.concat_tables(found)
         offsets = rows["queue_offset"].to_numpy()
@@ -172,7 +170,7 @@ class _Copy:
 def _is_long_blank(segment: Segment, part: CorruptRange) -> bool:
     """Whether a blank ends the file: if the queue's file was full first, it is longer than one of the commit log."""
     position = part.commit_log_offset - segment.base
-    size = min(segment.size - position, _MOST_BYTES)
+    size = min(segment.size - position, MAX_STORE_SIZE)
     with FileReader(segment.location) as file:
         return file.read(position, FRAME.size) == FRAME.pack(size, MAGIC_BLANK)
 

@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta, tzinfo
 from itertools import accumulate, pairwise
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -328,7 +329,7 @@ class DeleteWhen:
     zone: tzinfo | None = None
 
     @classmethod
-    def of(cls, text: str, source: str, zone: tzinfo | None = None) -> DeleteWhen:
+    def of(cls, text: str, source: str, zone: tzinfo | None = None) -> Self:
         """The hours in a value of `deleteWhen`, such as `04` or `04;16`."""
         if not _HOURS.fullmatch(text):
             raise OptionError(f"{source}: deleteWhen={text!r} is not an hour such as 04, or several such as 04;16")

@@ -36,7 +36,7 @@ from spark_mq.format.amounts import counted
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import record_keys
 from spark_mq.format.dledger import BLANK_MAGIC
-from spark_mq.format.record import BLANK_SIZE, MAGIC_AT, MAGIC_BLANK, MAX_BLANK_SIZE, Record, is_blank
+from spark_mq.format.record import BLANK_SIZE, MAGIC_AT, MAX_BLANK_SIZE, STORED_BLANK_MAGIC, Record, is_blank
 from spark_mq.store.config.config_file import configured_topics, consumed_offsets
 from spark_mq.store.config.store_kind import log_folders
 from spark_mq.store.config.store_paths import mapped_files
@@ -51,7 +51,6 @@ from spark_mq.store.queue.consume_queue import ConsumeQueue
 
 _FIRST_LOOK = 64 << 10
 _LOOK_FACTOR = 16
-_BLANK_MAGIC = MAGIC_BLANK.to_bytes(4, "big", signed=True)
 _ENTRY_BLANK = BLANK_MAGIC.to_bytes(4, "big", signed=True)
 
 
@@ -255,7 +254,7 @@ def _ends_with_blank(store: MessageStore, base: int, size: int) -> bool:
     look, end = _FIRST_LOOK, size
     segment = store.records.segment_of(base)
     has_entries = segment is not None and segment.has_entries
-    magic, before_magic = (_ENTRY_BLANK, 0) if has_entries else (_BLANK_MAGIC, MAGIC_AT)
+    magic, before_magic = (_ENTRY_BLANK, 0) if has_entries else (STORED_BLANK_MAGIC, MAGIC_AT)
     while end > 0 and size - end < MAX_BLANK_SIZE:
         start = max(0, size - min(look, MAX_BLANK_SIZE))
         data = store.records.read(base + start, min(end + BLANK_SIZE, size) - start)

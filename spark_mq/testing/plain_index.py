@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from spark_mq.format.index_file import IndexLayout
 from spark_mq.format.java_text import decode_utf8, hash_code
@@ -50,7 +51,7 @@ class PlainIndexFile:
     entries: dict[int, tuple[int, int, int, int]] = field(default_factory=dict)
 
     @classmethod
-    def after(cls, layout: IndexLayout, end_offset: int, end_timestamp: int) -> PlainIndexFile:
+    def after(cls, layout: IndexLayout, end_offset: int, end_timestamp: int) -> Self:
         """The constructor."""
         file = cls(layout)
         if end_offset > 0:

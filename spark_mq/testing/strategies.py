@@ -43,7 +43,7 @@ def records(
 def hostile_segments(
     draw: st.DrawFn, size: int, most: int, most_blank: int | None = None, base: int = 1 << 20
 ) -> bytes:
-    """A segment of `size` bytes: messages, of which many hold what looks like records and blanks, and damage.
+    """A segment of `size` bytes: messages, of which many contain what looks like records and blanks, and damage.
 
     Nothing in it is a record of more than `most` bytes on purpose, or a blank of more than `most_blank`. Bodies are
     mostly zeros, in which a made-up record of any length can end: so those reach out of bodies over other records, and

@@ -27,6 +27,7 @@ from spark_mq.format.index_file import (
     HEADER,
     HEADER_SIZE,
     INDEX_COUNT_AT,
+    MAX_TIME_DIFFERENCE,
     SLOT_SIZE,
     Entries,
     IndexHeader,
@@ -44,7 +45,6 @@ from spark_mq.verifier.journal import WHOLE, Since, SoundEntries
 from spark_mq.verifier.log_bounds import LiveLog, LogBounds
 
 BLOCK_ENTRIES = 1 << 18
-_MAX_SECONDS = 0x7FFFFFFF
 
 
 class _Tail(NamedTuple):
@@ -319,7 +319,7 @@ class _Block:
             is_very_first = is_first_file and self.check.bounds.start == 0 and match.number[0] == 0
             base[0] = 0 if is_very_first or before.end_timestamp is None else before.end_timestamp
             known[0] &= is_very_first or before.end_timestamp is not None
-        seconds = np.clip((match.store_timestamps - base) // 1000, 0, _MAX_SECONDS)
+        seconds = np.clip((match.store_timestamps - base) // 1000, 0, MAX_TIME_DIFFERENCE)
         seconds[base <= 0] = 0
         found = self.entries["time_difference"]
         wrong = np.flatnonzero(known & (found != seconds))

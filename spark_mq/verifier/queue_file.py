@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -68,7 +68,7 @@ class ExpectedFile:
     @classmethod
     def without_message(
         cls, queue: Queue, number: int, capacity: int, staged: StagedQueue | None, stop: int = 0, is_lost: bool = False
-    ) -> ExpectedFile:
+    ) -> Self:
         """A file for which the log has no message; `staged` is the queue if the log has any message of it."""
         low, high = (None, None) if staged is None else (staged.queue_min, staged.queue_max)
         return cls(*queue, number, capacity, low, high, stop, is_lost=is_lost)

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, pairwise
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -206,7 +207,7 @@ class FilesWithoutMessages:
         queues: Mapping[Queue, StagedQueue],
         runs: Runs,
         unchanged: Collection[str] = (),
-    ) -> FilesWithoutMessages:
+    ) -> Self:
         """The files of these folders."""
         chosen = [
             name

@@ -15,14 +15,12 @@ from spark_mq.format.dispatch import KeyType
 from spark_mq.format.kernels.columns import Bodies, MessageColumns, decompress_body, is_compressed
 from spark_mq.format.kernels.crc import wrong_body_crcs, wrong_property_crcs
 from spark_mq.format.kernels.frames import Frames
-from spark_mq.format.message_schema import CORRUPT_RECORD, KEY_FIELDS
+from spark_mq.format.message_schema import CORRUPT_RECORD, KEY_FIELDS, WRONG_BODY_CRC, WRONG_PROPERTY_CRC
 from spark_mq.format.record import TRANSACTION_ROLLBACK_TYPE, TRANSACTION_TYPE_MASK
 
 BODY_COLUMNS = frozenset(("body", "encoded_body", CORRUPT_RECORD))
 """Columns whose values depend on the decompression of bodies."""
 
-WRONG_BODY_CRC = "BODY_CRC: the CRC of the stored body is not the body CRC of the record"
-WRONG_PROPERTY_CRC = "PROPERTIES_CRC: the CRC of the record is not the one in its property __CRC32#"
 
 _BATCH_BODY_BYTES = 32 << 20
 

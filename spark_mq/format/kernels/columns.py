@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_mq.format import record
-from spark_mq.format.array_types import Bytes, Int32s, Int64s
+from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s
 from spark_mq.format.arrow_array import array_of, timestamps
 from spark_mq.format.compression import DEFAULT_BODY_LIMIT, decompress_or_reason
 from spark_mq.format.kernels import properties
@@ -59,9 +59,9 @@ def decompress_bodies(buffer: Bytes, frames: Frames, limit: int) -> Bodies:
     return Bodies(rows, contents, reasons)
 
 
-def is_compressed(frames: Frames) -> npt.NDArray[np.bool_]:
+def is_compressed(frames: Frames) -> Flags:
     """Which messages have a compressed body."""
-    compressed: npt.NDArray[np.bool_] = (frames.sys_flag & record.COMPRESSED_FLAG != 0) & (frames.body_length > 0)
+    compressed: Flags = (frames.sys_flag & record.COMPRESSED_FLAG != 0) & (frames.body_length > 0)
     return compressed
 
 
@@ -102,27 +102,27 @@ class MessageColumns:
         """The store timestamps in milliseconds since the epoch."""
         return int64s_at(self.buffer, self.frames.store_timestamp_at)
 
-    def topic_is(self, topic: bytes) -> npt.NDArray[np.bool_]:
+    def topic_is(self, topic: bytes) -> Flags:
         """Which messages have `topic` as their stored topic."""
         result = np.empty(self.frames.size, np.bool_)
         text = np.frombuffer(topic, np.uint8)
         properties.equal_pieces(self.buffer, self.frames.topic_start, self.frames.topic_length, text, result)
         return result
 
-    def has_property(self, name: bytes) -> npt.NDArray[np.bool_]:
+    def has_property(self, name: bytes) -> Flags:
         """Which messages have the property `name`."""
         return self._property(name)[1] >= 0
 
-    def has_any_property(self, names: list[bytes]) -> npt.NDArray[np.bool_]:
+    def has_any_property(self, names: list[bytes]) -> Flags:
         """Which messages have one of the properties `names`, which are found in one pass."""
         self._find(names)
-        result: npt.NDArray[np.bool_] = np.any([self._values[name][1] >= 0 for name in names], axis=0)
+        result: Flags = np.any([self._values[name][1] >= 0 for name in names], axis=0)
         return result
 
-    def can_have_tags(self, tags: list[bytes]) -> npt.NDArray[np.bool_]:
+    def can_have_tags(self, tags: list[bytes]) -> Flags:
         """Which messages have one of `tags` as their tags, or properties with a zero byte, which are damaged."""
         damaged = pc.match_substring(self.column("properties_bytes"), "\0")
-        result: npt.NDArray[np.bool_] = np.array(damaged.to_numpy(zero_copy_only=False), np.bool_)
+        result: Flags = np.array(damaged.to_numpy(zero_copy_only=False), np.bool_)
         is_equal = np.empty(self.frames.size, np.bool_)
         for one in tags:
             properties.equal_pieces(self.buffer, *self._property(TAGS), np.frombuffer(one, np.uint8), is_equal)
@@ -305,14 +305,14 @@ def _property_maps(
     return maps, {name: (value_starts[row], value_lengths[row]) for row, name in enumerate(wanted)}
 
 
-def _utf8_array(out: Bytes, offsets: Int32s, valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+def _utf8_array(out: Bytes, offsets: Int32s, valid: Flags | None = None) -> pa.Array:
     """Text as a string array. Raises `pa.ArrowInvalid` if it is not UTF-8."""
     if out.size == 0 or out.max() < 0x80:  # to check each of many short texts for UTF-8 takes longer than to copy them
         return _variable_size_array(pa.string(), out, offsets, valid)
     return _binary_array(out, offsets, valid).cast(pa.string())
 
 
-def text_array(out: Bytes, offsets: Int32s, valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+def text_array(out: Bytes, offsets: Int32s, valid: Flags | None = None) -> pa.Array:
     """UTF-8 text as a string array; bytes that are not UTF-8 become U+FFFD as in Java."""
     try:
         return _utf8_array(out, offsets, valid)
@@ -323,20 +323,18 @@ def text_array(out: Bytes, offsets: Int32s, valid: npt.NDArray[np.bool_] | None 
         return _binary_array(repaired[:size], repaired_offsets, valid).cast(pa.string())
 
 
-def _validity(valid: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
+def _validity(valid: Flags | None) -> pa.Buffer | None:
     if valid is None or valid.all():
         return None
     return pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
-def _variable_size_array(
-    kind: pa.DataType, out: Bytes, offsets: Int32s, valid: npt.NDArray[np.bool_] | None
-) -> pa.Array:
+def _variable_size_array(kind: pa.DataType, out: Bytes, offsets: Int32s, valid: Flags | None) -> pa.Array:
     buffers = [_validity(valid), pa.py_buffer(offsets), pa.py_buffer(out)]
     return pa.Array.from_buffers(kind, offsets.size - 1, buffers)
 
 
-def _binary_array(out: Bytes, offsets: Int32s, valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+def _binary_array(out: Bytes, offsets: Int32s, valid: Flags | None = None) -> pa.Array:
     return _variable_size_array(pa.binary(), out, offsets, valid)
 
 

@@ -15,10 +15,9 @@ writes no property CRC, the new record can contain the property CRC of the origi
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from spark_mq.format import record
-from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutFlags, OutInt64s
+from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s, OutBytes, OutFlags, OutInt64s
 from spark_mq.format.kernels.big_endian import byte_at, read_i16, read_i32, read_i64
 from spark_mq.format.kernels.frames import Frames, host_size
 from spark_mq.format.kernels.kernel import kernel, replaced
@@ -29,9 +28,9 @@ from spark_mq.format.properties import (
     PROPERTY_CRC_SIZE,
     PROPERTY_SEPARATOR,
 )
+from spark_mq.format.record import CRC_MASK
 
 _POLYNOMIAL = 0xEDB88320
-CRC_MASK = 0x7FFFFFFF
 _NONE = -1
 _ZERO = ord("0")
 _IMPOSSIBLE = 1 << 31
@@ -190,14 +189,14 @@ def _wrong_properties(buffer: Bytes, frames: Frames, wrong: OutFlags) -> None:
         )
 
 
-def wrong_body_crcs(buffer: Bytes, frames: Frames) -> npt.NDArray[np.bool_]:
+def wrong_body_crcs(buffer: Bytes, frames: Frames) -> Flags:
     """Which records have a body whose CRC differs from the stored body CRC."""
     wrong = np.empty(frames.size, np.bool_)
     _wrong_bodies(buffer, frames, wrong)
     return wrong
 
 
-def wrong_property_crcs(buffer: Bytes, frames: Frames) -> npt.NDArray[np.bool_]:
+def wrong_property_crcs(buffer: Bytes, frames: Frames) -> Flags:
     """Which records have a property CRC that is not the CRC of the record."""
     wrong = np.empty(frames.size, np.bool_)
     _wrong_properties(buffer, frames, wrong)

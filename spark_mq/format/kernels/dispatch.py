@@ -23,7 +23,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from spark_mq.format import record
 from spark_mq.format.array_types import (
@@ -37,7 +36,7 @@ from spark_mq.format.array_types import (
     OutInt32s,
     OutInt64s,
 )
-from spark_mq.format.consume_queue import BATCH_UNIT_DTYPE, UNIT_DTYPE, UNIT_SIZE, BatchUnits, Units
+from spark_mq.format.consume_queue import BATCH_UNIT_DTYPE, MAX_MESSAGE_COUNT, UNIT_DTYPE, UNIT_SIZE, BatchUnits, Units
 from spark_mq.format.dispatch import LIGHT_PREFIX, MAX_OFFSET_DIGITS
 from spark_mq.format.kernels.big_endian import byte_at, int64s_at, read_i64, write_i32, write_i64
 from spark_mq.format.kernels.frames import Frames
@@ -64,7 +63,6 @@ _MULTI_QUEUE_OFFSET = np.frombuffer(INNER_MULTI_QUEUE_OFFSET, np.uint8)
 _LIGHT = np.frombuffer(LIGHT_PREFIX.encode(), np.uint8)
 _RETRY, _SYSTEM = np.frombuffer(RETRY_PREFIX.encode(), np.uint8), np.frombuffer(SYSTEM_PREFIX.encode(), np.uint8)
 _COMMA, _SLASH, _ZERO, _NINE = ord(","), ord("/"), ord("0"), ord("9")
-_MAX_BATCH = (1 << 15) - 1
 
 
 def parse_delay_levels(text: str) -> Int64s:
@@ -139,7 +137,7 @@ def lead_to(units: Units, buffer: Bytes, frames: Frames) -> Flags:
     return found
 
 
-def has_unit(frames: Frames) -> npt.NDArray[np.bool_]:
+def has_unit(frames: Frames) -> Flags:
     """Which messages become a unit of an ordinary consume queue.
 
     An inner batch has no such unit, because its topic has a batch consume queue (`BatchConsumeQueue`@5.3.3).
@@ -147,18 +145,16 @@ def has_unit(frames: Frames) -> npt.NDArray[np.bool_]:
     return is_final(frames) & ~is_inner_batch(frames)
 
 
-def is_final(frames: Frames) -> npt.NDArray[np.bool_]:
+def is_final(frames: Frames) -> Flags:
     """Which messages become a unit of a queue: those of transaction type NONE or COMMIT."""
     kind = frames.sys_flag & record.TRANSACTION_TYPE_MASK
-    result: npt.NDArray[np.bool_] = (kind != record.TRANSACTION_PREPARED_TYPE) & (
-        kind != record.TRANSACTION_ROLLBACK_TYPE
-    )
+    result: Flags = (kind != record.TRANSACTION_PREPARED_TYPE) & (kind != record.TRANSACTION_ROLLBACK_TYPE)
     return result
 
 
-def is_inner_batch(frames: Frames) -> npt.NDArray[np.bool_]:
+def is_inner_batch(frames: Frames) -> Flags:
     """Which records are inner batches of a batch consume queue."""
-    result: npt.NDArray[np.bool_] = frames.sys_flag & record.INNER_BATCH_FLAG != 0
+    result: Flags = frames.sys_flag & record.INNER_BATCH_FLAG != 0
     return result
 
 
@@ -345,7 +341,7 @@ def batch_units(buffer: Bytes, frames: Frames, tags_codes: Int64s | None = None)
     """
     queue_offsets, message_counts = np.empty(frames.size, np.int64), np.empty(frames.size, np.int64)
     _find_batches(buffer, frames, queue_offsets, message_counts)
-    is_possible = (queue_offsets >= 0) & (message_counts <= _MAX_BATCH)
+    is_possible = (queue_offsets >= 0) & (message_counts <= MAX_MESSAGE_COUNT)
     units = np.zeros(frames.size, BATCH_UNIT_DTYPE)
     units["commit_log_offset"] = int64s_at(buffer, frames.position + record.COMMIT_LOG_OFFSET_AT)
     units["store_size"] = frames.store_size

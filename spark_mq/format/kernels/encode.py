@@ -22,10 +22,11 @@ import numpy as np
 from spark_mq.format import record
 from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s, OutBytes
 from spark_mq.format.kernels.big_endian import copy_bytes, read_i32, write_i32, write_i64
-from spark_mq.format.kernels.crc import CRC_MASK, crc32, renew_property_crc
+from spark_mq.format.kernels.crc import crc32, renew_property_crc
 from spark_mq.format.kernels.frames import Frames, host_size
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.pieces import Pieces
+from spark_mq.format.record import CRC_MASK
 from spark_mq.format.system_topic import LEFT_OUT_TOPIC
 
 LOCAL_HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"

@@ -19,6 +19,7 @@ from spark_mq.format.index_file import (
     ENTRY_DTYPE,
     ENTRY_SIZE,
     HEADER_SIZE,
+    MAX_TIME_DIFFERENCE,
     SLOT_SIZE,
     IndexFile,
     IndexHeader,
@@ -28,7 +29,6 @@ from spark_mq.format.index_file import (
 from spark_mq.format.kernels.big_endian import copy_bytes, read_i32, read_i64, write_i32, write_i64
 from spark_mq.format.kernels.kernel import kernel
 
-_MAX_SECONDS = 0x7FFFFFFF
 _BLOCK_ENTRIES = 256
 _BATCH = 1 << 20
 """Slots or entries of which the pointers are checked together."""
@@ -245,8 +245,8 @@ def _put_keys(
             time_difference = (store_timestamp - begin_timestamp) // 1000
             if begin_timestamp <= 0 or time_difference < 0:
                 time_difference = 0
-            elif time_difference > _MAX_SECONDS:
-                time_difference = _MAX_SECONDS
+            elif time_difference > MAX_TIME_DIFFERENCE:
+                time_difference = MAX_TIME_DIFFERENCE
 
             write_i32(entries, entry_at + 12, time_difference)
             write_i32(entries, entry_at + 16, previous_entry)

@@ -15,18 +15,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
-from spark_mq.format.inner_batch import NEED_UNWRAP_FLAG
+from spark_mq.format.inner_batch import UNWRAPPED_FLAGS
 from spark_mq.format.kernels.batches import message_batches
 from spark_mq.format.kernels.big_endian import copy_bytes, read_i16, read_i32, read_i64, write_i32, write_i64
-from spark_mq.format.kernels.crc import CRC_MASK, crc32, wrong_body_crcs
+from spark_mq.format.kernels.crc import crc32, wrong_body_crcs
 from spark_mq.format.kernels.frames import Frames, new_frames, read_frames_at
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.kernels.properties import find_value
 from spark_mq.format.properties import INNER_BASE
-from spark_mq.format.record import BODY_CRC_AT, COMPRESSED_FLAG, FLAG_AT, INNER_BATCH_FLAG, QUEUE_OFFSET_AT, SYS_FLAG_AT
+from spark_mq.format.record import (
+    BODY_CRC_AT,
+    COMPRESSED_FLAG,
+    CRC_MASK,
+    FLAG_AT,
+    INNER_BATCH_FLAG,
+    QUEUE_OFFSET_AT,
+    SYS_FLAG_AT,
+)
 
-_BATCH = INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
-_CLEARED = ~(_BATCH | COMPRESSED_FLAG)
+_CLEARED = ~(UNWRAPPED_FLAGS | COMPRESSED_FLAG)
 _HEAD_SIZE = 20
 """Bytes before the body of a message in a batch: its size, two numbers that are not used, flag, length of the body."""
 _FLAG_AT, _BODY_LENGTH_AT = 12, 16
@@ -47,9 +54,9 @@ class InnerMessages:
         return self.batch_size[np.searchsorted(self.frames.position, frames.position)]
 
 
-def is_inner_batch(frames: Frames) -> Flags:
+def needs_unwrap(frames: Frames) -> Flags:
     """Which records have several messages, that a consumer gets one by one (`PullAPIWrapper`@5.3.3)."""
-    found: Flags = frames.sys_flag & _BATCH == _BATCH
+    found: Flags = frames.sys_flag & UNWRAPPED_FLAGS == UNWRAPPED_FLAGS
     return found
 
 
@@ -176,7 +183,7 @@ def put_bases(data: Bytes, starts: Int64s, queue_offsets: Int64s) -> tuple[Bytes
 def _measure_bases(
     data: Bytes, frames: Frames, queue_offsets: Int64s, base_ends: OutInt64s, base_lengths: OutInt32s, sizes: OutInt32s
 ) -> None:
-    """Write where INNER_BASE ends in each record, its digits, and the new size; a record that is no batch has none."""
+    """Write where INNER_BASE ends in each record, its digits, and the new size; another record has none."""
     for index in range(frames.size):
         frame = frames[index]
         base_ends[index], base_lengths[index] = frame.position + int(frame.store_size), 0

@@ -25,6 +25,7 @@ from spark_mq.format.kernels.frames import Frame, Frames, host_size
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.kernels.properties import find_value, parse_decimal, same_bytes
 from spark_mq.format.properties import DELAY_TIME_LEVEL, PROPERTY_CRC_SIZE
+from spark_mq.format.record import CRC_MASK
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
 
 ACCEPTS_V2 = 1
@@ -79,7 +80,6 @@ BAD_PROPERTY, TOO_NEW, FULL, _ = _OTHERS
 
 _LEAST_SIZE = -(1 << 31) + 4
 """A size below it minus 4 overflows to a large number in Java."""
-_CRC_MASK = 0x7FFFFFFF
 _MOST_DIGITS = 18
 _MINUS, _PLUS, _ZERO, _NINE = ord("-"), ord("+"), ord("0"), ord("9")
 _SCHEDULE_TOPIC = np.frombuffer(SCHEDULE_TOPIC.encode(), np.uint8)
@@ -140,7 +140,7 @@ def check_record(buffer: Bytes, position: int, end: int, rules: int, frame: Fram
     if available < topic_start and available < left:
         return MORE
     if body_length > 0 and rules & CHECKS_BODY_CRC and not rules & CHECKS_PROPERTY_CRC:
-        crc = crc32(buffer, position + body_start, body_length) & _CRC_MASK
+        crc = crc32(buffer, position + body_start, body_length) & CRC_MASK
         if crc != read_i32(buffer, position + record.BODY_CRC_AT):
             return BAD_CRC
     if left < topic_start:
@@ -185,7 +185,7 @@ def check_record(buffer: Bytes, position: int, end: int, rules: int, frame: Fram
         return BAD_SUM
     if rules & CHECKS_BODY_CRC and rules & CHECKS_PROPERTY_CRC:
         stored = stored_property_crc(buffer, position + size, properties_length)
-        if stored < 0 or crc32(buffer, position, size - PROPERTY_CRC_SIZE) & _CRC_MASK != stored:
+        if stored < 0 or crc32(buffer, position, size - PROPERTY_CRC_SIZE) & CRC_MASK != stored:
             return BAD_CRC
     return RECORD
 

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Self
 
 from spark_mq.errors import ConfigError
+from spark_mq.format.record import CRC_MASK
 from spark_mq.io.location import Location
 
 EPOCH_FILE = "epochFileCheckpoint"
@@ -83,6 +84,6 @@ def _decode(data: bytes) -> tuple[Epoch, ...]:
         raise ValueError("has a number that is too large")
     if len(found) != len(lines) or len(found) != int(first):
         raise ValueError(f"has {len(found)} of {int(first)} entries")
-    if int(crc) not in (0, zlib.crc32(b"".join(line + b"\n" for line in lines)) & 0x7FFFFFFF):
+    if int(crc) not in (0, zlib.crc32(b"".join(line + b"\n" for line in lines)) & CRC_MASK):
         raise ValueError("has entries of another CRC than the file states")
     return tuple(found)

@@ -21,6 +21,7 @@ from typing import Any
 
 from spark_mq.format import broker_version as rules
 from spark_mq.format.broker_version import ALL_VERSIONS, RELEASES, BrokerVersion, BrokerVersions, VersionRule
+from spark_mq.format.record import MAX_V1_TOPIC
 from spark_mq.io.location import Location
 from spark_mq.store.config import store_paths as paths
 from spark_mq.store.config.checkpoint import CHECKPOINT, Checkpoint
@@ -30,8 +31,6 @@ _OFTEN_WRITTEN = ("consumerOffset.json", "delayOffset.json")
 """Files that a broker writes every few seconds. Only those of 5 have a `dataVersion` at all."""
 _SELDOM_WRITTEN = ("topics.json", "subscriptionGroup.json")
 """Files that a broker writes when they change. After an upgrade, they are the old ones for a while."""
-_MAX_V1_TOPIC = 127
-"""The longest topic of a record of version 1, whose length has one byte."""
 
 
 def versions_of_files(store: Location) -> BrokerVersions:
@@ -100,7 +99,7 @@ def _marks(store: Location) -> Iterator[tuple[BrokerVersion, str]]:
         if offset > 0:
             yield _first_of(rule), f"the checkpoint has a {field}"
     topics = (store / paths.CONSUME_QUEUE).folders() if paths.CONSUME_QUEUE in names else []
-    if any(len(topic) > _MAX_V1_TOPIC for topic in topics):
+    if any(len(topic) > MAX_V1_TOPIC for topic in topics):
         yield _first_of(rules.MESSAGE_VERSION_2), "consumequeue/ has a topic of more than 127 characters"
 
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import translate
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 from pyarrow import fs
@@ -149,7 +149,7 @@ class NamedStore:
         broker: str | None = None,
         store: str | None = None,
         options: Mapping[str, str] | None = None,
-    ) -> NamedStore:
+    ) -> Self:
         """The store at a path; names that are not given are those of the broker's settings, or RocketMQ's defaults."""
         conf = BrokerConf.of(broker_conf if None in (cluster, broker) else None)
         names = (

@@ -14,7 +14,15 @@ from itertools import islice, pairwise, takewhile
 
 from spark_mq.errors import CorruptIndexError, CorruptLogError, OptionError, StoreChangedError
 from spark_mq.format.dispatch import record_keys
-from spark_mq.format.index_file import ENTRY_SIZE, HEADER_SIZE, Entry, IndexFile, IndexHeader, IndexLayout
+from spark_mq.format.index_file import (
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    MAX_TIME_DIFFERENCE,
+    Entry,
+    IndexFile,
+    IndexHeader,
+    IndexLayout,
+)
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.io.file_reader import read_together
 from spark_mq.store.config.broker_conf import BrokerConf
@@ -28,7 +36,6 @@ from spark_mq.store.log.scan import WithKey
 _MAX_KEYS = 1 << 15
 """More keys than the properties of a message can contain."""
 
-_MAX_SECONDS = 0x7FFFFFFF
 
 _TRIES = 3
 """How often a file that a broker is writing is checked before it counts as damaged."""
@@ -313,7 +320,7 @@ class IndexCoverage:
         """
         start, end = header.begin_commit_log_offset, header.end_commit_log_offset
         last = file.entry(header.next_entry - 1)
-        seconds = min(max(int((header.end_timestamp - header.begin_timestamp) / 1000), 0), _MAX_SECONDS)
+        seconds = min(max(int((header.end_timestamp - header.begin_timestamp) / 1000), 0), MAX_TIME_DIFFERENCE)
         if start > end or (last.number > 1 and last.time_difference != seconds):
             raise CorruptIndexError(f"{file.name}: its header has other offsets or times than its entries")
         if self._check:

@@ -23,7 +23,7 @@ from typing import Self
 from spark_mq.errors import CorruptIndexError, CorruptLogError
 from spark_mq.format.array_types import Int32s, Int64s
 from spark_mq.format.dispatch import record_keys, record_tags_key
-from spark_mq.format.index_file import Entry, IndexFile, IndexHeader, walk_slot
+from spark_mq.format.index_file import MAX_TIME_DIFFERENCE, Entry, IndexFile, IndexHeader, walk_slot
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import HEAD_SIZE, Record, read_store_timestamp
 from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
@@ -38,7 +38,6 @@ FIRST_TIME, LAST_TIME = 0, (1 << 63) - 1
 """The time range of `mqadmin queryMsgByKey`, if none is given."""
 MQADMIN_MAX_NUM = 64
 """The number of messages for which `mqadmin queryMsgByKey` asks, if none is given."""
-_MAX_SECONDS = 0x7FFFFFFF
 
 MAX_TABLE_RANGE = 8 << 30
 """The largest part of the log, in bytes, for a table: about 550 MB of memory for messages of the usual size."""
@@ -225,7 +224,10 @@ class KeyIndex(IndexCoverage):
             return
         head = self.records.read(entry.commit_log_offset, HEAD_SIZE)
         stored = read_store_timestamp(head, entry.commit_log_offset)
-        if stored is None or min(max(stored - begin_timestamp, 0) // 1000, _MAX_SECONDS) != entry.time_difference:
+        if (
+            stored is None
+            or min(max(stored - begin_timestamp, 0) // 1000, MAX_TIME_DIFFERENCE) != entry.time_difference
+        ):
             raise CorruptIndexError(
                 f"{span.info.location}: entry {entry.number} has time difference {entry.time_difference}, its record "
                 f"at {entry.commit_log_offset} was stored at {stored}"

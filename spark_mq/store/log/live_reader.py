@@ -31,9 +31,8 @@ from functools import cached_property
 from operator import attrgetter
 
 import numpy as np
-import numpy.typing as npt
 
-from spark_mq.format.array_types import Bytes, Int64s
+from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s
 from spark_mq.format.kernels.big_endian import int64s_at
 from spark_mq.format.kernels.dispatch import has_unit
 from spark_mq.format.kernels.frames import Frames, skip_records
@@ -184,11 +183,11 @@ class LiveReader:
                     uncertain_from = int(positions[index])
         return int(chunk.frames.size), uncertain_from
 
-    def _follow_damage(self, positions: Int64s, sizes: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    def _follow_damage(self, positions: Int64s, sizes: Int32s) -> Flags:
         """Which records, at these positions of the segment, do not follow the record before."""
         if positions[-1] + sizes[-1] - self.position == sizes.sum(dtype=np.int64):
             return np.zeros(positions.size, np.bool_)
-        found: npt.NDArray[np.bool_] = np.diff(positions + sizes, prepend=self.position) != sizes
+        found: Flags = np.diff(positions + sizes, prepend=self.position) != sizes
         return found
 
     def _is_live_from(self, position: int) -> bool:
@@ -291,7 +290,7 @@ class _QueueOffsets:
         last: Int64s = self._last[numbers]
         return last
 
-    def _numbers(self, buffer: Bytes, frames: Frames) -> npt.NDArray[np.int32]:
+    def _numbers(self, buffer: Bytes, frames: Frames) -> Int32s:
         numbers = self._queues.numbers(buffer, frames)
         unseen = np.full(self._queues.count - self._last.size, _UNSEEN, np.int64)
         self._last = np.concatenate((self._last, unseen))

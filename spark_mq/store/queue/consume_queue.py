@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT, UNIT_DTYPE, UNIT_SIZE, Units
@@ -106,7 +105,7 @@ class ConsumeQueueExt:
         return found
 
 
-def can_have_tags(tags_codes: Int64s, requested: Iterable[int]) -> npt.NDArray[np.bool_]:
+def can_have_tags(tags_codes: Int64s, requested: Iterable[int]) -> Flags:
     """Which units can be of messages whose tags have one of the requested codes.
 
     A code outside the integers of 32 bits is not a hash: it is the delivery time of a message of SCHEDULE_TOPIC_XXXX,
@@ -114,7 +113,7 @@ def can_have_tags(tags_codes: Int64s, requested: Iterable[int]) -> npt.NDArray[n
     Different tags can have one hash: a reader compares the tags of each message.
     """
     is_other = (tags_codes < _INT32.min) | (tags_codes > _INT32.max)
-    result: npt.NDArray[np.bool_] = is_other | np.isin(tags_codes, np.array(sorted(requested), np.int64))
+    result: Flags = is_other | np.isin(tags_codes, np.array(sorted(requested), np.int64))
     return result
 
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from spark_mq.errors import CorruptLogError
+from spark_mq.format.array_types import Flags
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, Units
 from spark_mq.format.dispatch import offset_in_queue
 from spark_mq.format.java_text import decode_utf8
@@ -273,11 +273,11 @@ class QueueCover:
         is_own = stated is not None and stated == self.queue.record_offset(queue_offset)
         return ProvenUnit(queue_offset, record) if is_own else None
 
-    def _can_be_proven(self, units: Units) -> npt.NDArray[np.bool_]:
+    def _can_be_proven(self, units: Units) -> Flags:
         sizes = units["store_size"].astype(np.int64)
         offsets = units["commit_log_offset"].astype(np.int64)
         is_message = (sizes > 0) & (sizes != PRE_BLANK_SIZE)
-        result: npt.NDArray[np.bool_] = is_message & (offsets >= self.log.start) & (offsets <= self._proof_end - sizes)
+        result: Flags = is_message & (offsets >= self.log.start) & (offsets <= self._proof_end - sizes)
         return result
 
     def _proven_from(self, start: int, stop: int) -> Iterator[ProvenUnit]:

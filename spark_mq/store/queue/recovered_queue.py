@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from spark_mq.format.array_types import leading
+from spark_mq.format.array_types import Flags, leading
 from spark_mq.format.consume_queue import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, UNIT_DTYPE, UNIT_SIZE, Units, is_written
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.store.queue.folders import QueueFileInfo, QueueFolder
@@ -129,11 +128,11 @@ def unit_blocks(folder: QueueFolder, info: QueueFileInfo, file_size: int, reader
         length = min(4 * length, _BLOCK // size * size)
 
 
-def _is_valid(folder: QueueFolder, units: Units) -> npt.NDArray[np.bool_]:
+def _is_valid(folder: QueueFolder, units: Units) -> Flags:
     """Which units a boot keeps."""
     if folder.is_batch:
         return is_written(units)
-    valid: npt.NDArray[np.bool_] = (units["commit_log_offset"] >= 0) & (units["store_size"] > 0)
+    valid: Flags = (units["commit_log_offset"] >= 0) & (units["store_size"] > 0)
     return valid
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -166,7 +167,7 @@ class FoundUnits(ArrayRows):
     queue_offsets: Int64s
 
     @classmethod
-    def of_queue(cls, queue: int, first: int, units: Units) -> FoundUnits:
+    def of_queue(cls, queue: int, first: int, units: Units) -> Self:
         """The units of one queue that lead to a message; `first` is the queue offset of the first element."""
         live = np.flatnonzero(is_live(units))
         kept = units[live]
@@ -179,7 +180,7 @@ class FoundUnits(ArrayRows):
         )
 
     @classmethod
-    def joined(cls, parts: Sequence[FoundUnits]) -> FoundUnits:
+    def joined(cls, parts: Sequence[Self]) -> Self:
         """The units of all parts in the order of the log."""
         if not parts:
             return cls(*(np.empty(0, np.int64) for _ in range(5)))

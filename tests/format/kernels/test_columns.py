@@ -19,7 +19,13 @@ from spark_mq.format.kernels import batches as batching
 from spark_mq.format.kernels.batches import BODY_COLUMNS, message_batches
 from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.kernels.frames import Frames, new_frames, scan_records
-from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MAX_TIMESTAMP_MILLIS, MIN_TIMESTAMP_MILLIS
+from spark_mq.format.message_schema import (
+    ALL_MESSAGE_FIELDS,
+    MAX_TIMESTAMP_MILLIS,
+    MIN_TIMESTAMP_MILLIS,
+    WRONG_BODY_CRC,
+    WRONG_PROPERTY_CRC,
+)
 from spark_mq.format.properties import parse_properties
 from spark_mq.format.record import MAGIC_V2, MIN_RECORD_SIZE, Record
 from spark_mq.testing.strategies import records
@@ -247,7 +253,7 @@ def test_a_body_with_a_wrong_crc_is_null_with_a_reason() -> None:
     messages = messages_of(Record(b"T", body=b"sound"), Record(b"T", body=b"broken", body_crc=1), COMPRESSED)
     (batch,) = checked(messages, ["body"])
     assert values(batch, "body") == [b"sound", None, b"content"]
-    assert values(batch, "_corrupt_record") == [None, batching.WRONG_BODY_CRC, None]
+    assert values(batch, "_corrupt_record") == [None, WRONG_BODY_CRC, None]
     assert values(batch, "stored_body") == [b"sound", b"broken", COMPRESSED.body]
 
 
@@ -255,7 +261,7 @@ def test_a_compressed_body_with_a_wrong_crc_is_not_decompressed(monkeypatch: pyt
     monkeypatch.setattr(compression, "decompress", lambda *_: pytest.fail("a body was decompressed"))
     (batch,) = checked(messages_of(replace(COMPRESSED, body_crc=1)), ["body"])
     assert values(batch, "body") == [None]
-    assert values(batch, "_corrupt_record") == [batching.WRONG_BODY_CRC]
+    assert values(batch, "_corrupt_record") == [WRONG_BODY_CRC]
 
 
 def test_all_that_is_wrong_with_a_message_is_said() -> None:
@@ -264,15 +270,15 @@ def test_all_that_is_wrong_with_a_message_is_said() -> None:
     broken_stream = Record(b"T", body=b"x", sys_flag=0x301, properties=no_crc)
     (batch,) = checked(messages_of(wrong_body, broken_stream), ["body"])
     body, stream = values(batch, "_corrupt_record")
-    assert body == f"{batching.WRONG_BODY_CRC}; {batching.WRONG_PROPERTY_CRC}"
+    assert body == f"{WRONG_BODY_CRC}; {WRONG_PROPERTY_CRC}"
     assert stream.startswith("BODY: the zlib stream is cut")
-    assert stream.endswith(f"; {batching.WRONG_PROPERTY_CRC}")
+    assert stream.endswith(f"; {WRONG_PROPERTY_CRC}")
 
 
 def test_a_wrong_property_crc_changes_no_value() -> None:
     messages = messages_of(Record(b"T", body=b"x", properties=b"__CRC32#\x010000000000\2"))
     (batch,) = checked(messages, ALL_NAMES)
-    assert values(batch, "_corrupt_record") == [batching.WRONG_PROPERTY_CRC]
+    assert values(batch, "_corrupt_record") == [WRONG_PROPERTY_CRC]
     others = [name for name in ALL_NAMES if name != "_corrupt_record"]
     assert batch.record_batch(others) == messages.record_batch(others)
 
@@ -281,7 +287,7 @@ def test_crcs_are_checked_without_their_columns_and_nothing_is_decompressed(monk
     monkeypatch.setattr(compression, "decompress", lambda *_: pytest.fail("a body was decompressed"))
     (batch,) = checked(messages_of(COMPRESSED, Record(b"T", body=b"x", body_crc=1)), ["topic"])
     assert batch.bodies is not None
-    assert batch.bodies.reasons == {1: batching.WRONG_BODY_CRC}
+    assert batch.bodies.reasons == {1: WRONG_BODY_CRC}
 
 
 @settings(max_examples=examples(100))
