@@ -44,7 +44,6 @@ from spark_mq.store.queue.unit_cover import cost_of
 
 if TYPE_CHECKING:
     from spark_mq.format.kernels.columns import MessageColumns
-    from spark_mq.format.kernels.inner_batches import InnerMessages
     from spark_mq.store.log.record_reader import RecordChunk, Records
 
 try:
@@ -222,28 +221,22 @@ class MessagesReader(DataSourceReader):
     def _matching(self, part: Records, file: Location) -> Iterator[pa.RecordBatch]:
         """Batches of the matching messages of a chunk, which is of the segment `file`."""
         if self._options.unwrap_batches:
+            from spark_mq.format.kernels.batches import message_batches
+            from spark_mq.format.kernels.columns import MessageColumns
             from spark_mq.format.kernels.inner_batches import inner_messages, needs_unwrap
             from spark_mq.store.log.record_reader import Records
 
             is_batch = needs_unwrap(part.frames)
             if is_batch.any():
-                found, is_left = inner_messages(part.buffer, part.frames[is_batch])
+                found, is_left = inner_messages(part.buffer, part.frames[is_batch], self._columns)
                 is_batch[is_batch] = ~is_left
                 part = Records(part.buffer, part.frames[~is_batch])
-                for inner in found:
-                    yield from self._of_batches(inner, file)
+                for buffer, frames in found:
+                    inner = MessageColumns(buffer, frames)
+                    matching = filter_frames(self._options.predicate, inner)
+                    for messages in message_batches(buffer, matching, [], MAX_BATCH_ROWS):
+                        yield self.batch(messages)
         yield from self._of_records(part, file)
-
-    def _of_batches(self, inner: InnerMessages, file: Location) -> Iterator[pa.RecordBatch]:
-        """Batches of matching messages of inner batches; `store_size` is that of the record in the log."""
-        from spark_mq.format.kernels.columns import MessageColumns
-
-        matching = filter_frames(self._options.predicate, MessageColumns(inner.buffer, inner.frames))
-        for first in range(0, matching.size, MAX_BATCH_ROWS):
-            frames = matching[first : first + MAX_BATCH_ROWS]
-            batch = self.batch(MessageColumns(inner.buffer, frames))
-            at = batch.schema.get_field_index("store_size")
-            yield batch if at < 0 else batch.set_column(at, batch.schema[at], pa.array(inner.batch_sizes(frames)))
 
     def _of_records(self, part: Records, file: Location) -> Iterator[pa.RecordBatch]:
         """Batches of the matching messages of records, one for each."""

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from spark_mq.errors import OptionError
+from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
 from spark_mq.store.message_store import MessageStore
 from spark_mq.testing import LogWriter
-from tests.support.in_process import read_rows
+from tests.support.in_process import message_batches, read_rows
 from tests.support.stores import OWN_STORES, RealStore
 
 STORE, TOPIC = RealStore("fBatchcq533", OWN_STORES / "forms"), "b1bcq"
@@ -41,6 +42,21 @@ def test_the_rows_are_what_consumers_get(store: Path) -> None:
     ]
     facts = [fact for fact in STORE.facts("msg") if fact["topic"] == TOPIC]
     assert len(rows) == sum(int(fact["properties"].get("INNER_NUM", 1)) for fact in facts) == 141
+
+
+def test_a_column_alone_has_the_values_that_it_has_among_others(store: Path) -> None:
+    """Bodies and their CRCs are read only for the columns that need them."""
+
+    def values(*names: str) -> list[Row]:
+        batches = message_batches(names, path=str(store), topic=TOPIC, unwrapBatches="true")
+        return [row for batch in batches for row in batch.to_pylist()]
+
+    whole = values(*ALL_MESSAGE_FIELDS)
+    assert len({row["body"] for row in whole}) > 1
+    for row in whole:
+        assert row["body_crc"] == zlib.crc32(row["stored_body"]) & 0x7FFFFFFF
+    for name in ALL_MESSAGE_FIELDS:
+        assert values(name) == [{name: row[name]} for row in whole], name
 
 
 def test_other_records_stay_as_they_are(store: Path) -> None:

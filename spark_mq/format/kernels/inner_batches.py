@@ -10,15 +10,25 @@ the record (`BatchConsumeQueue.assignQueueOffset`@5.3.3). So a record with anoth
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
 from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
 from spark_mq.format.inner_batch import UNWRAPPED_FLAGS
 from spark_mq.format.kernels.batches import message_batches
-from spark_mq.format.kernels.big_endian import copy_bytes, read_i16, read_i32, read_i64, write_i32, write_i64
-from spark_mq.format.kernels.crc import crc32, wrong_body_crcs
+from spark_mq.format.kernels.big_endian import (
+    SLACK,
+    append_bytes,
+    copy_bytes,
+    read_i16,
+    read_i32,
+    read_i64,
+    write_i32,
+    write_i64,
+)
+from spark_mq.format.kernels.columns import is_compressed
+from spark_mq.format.kernels.crc import crc32
 from spark_mq.format.kernels.frames import Frames, new_frames, read_frames_at
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.kernels.properties import find_value
@@ -37,21 +47,10 @@ _CLEARED = ~(UNWRAPPED_FLAGS | COMPRESSED_FLAG)
 _HEAD_SIZE = 20
 """Bytes before the body of a message in a batch: its size, two numbers that are not used, flag, length of the body."""
 _FLAG_AT, _BODY_LENGTH_AT = 12, 16
-_MOST_RECORDS = 1024
+_MOST_RECORDS = 4096
+_OF_BODY = frozenset(("body", "stored_body"))
+"""The columns that are bytes of the body; `encoded_body` is NULL."""
 _INNER_BASE, _ZERO = np.frombuffer(INNER_BASE, np.uint8), ord("0")
-
-
-@dataclass(frozen=True)
-class InnerMessages:
-    """Messages of inner batches; `batch_size` has the bytes of the record of each one's batch."""
-
-    buffer: Bytes
-    frames: Frames
-    batch_size: Int32s
-
-    def batch_sizes(self, frames: Frames) -> Int32s:
-        """`batch_size` of some of the messages."""
-        return self.batch_size[np.searchsorted(self.frames.position, frames.position)]
 
 
 def needs_unwrap(frames: Frames) -> Flags:
@@ -60,23 +59,40 @@ def needs_unwrap(frames: Frames) -> Flags:
     return found
 
 
-def inner_messages(buffer: Bytes, frames: Frames) -> tuple[list[InnerMessages], Flags]:
-    """The messages of inner batches, and which of the records are not a batch that can be read."""
-    is_left, parts, first = wrong_body_crcs(buffer, frames), list[InnerMessages](), 0
-    for messages in message_batches(buffer, frames, ["body"], _MOST_RECORDS):
-        batch, bodies = messages.frames, messages.column("body")
-        _, offsets, content = bodies.buffers()
-        starts = np.frombuffer(offsets, np.int32, bodies.offset + len(bodies) + 1)[bodies.offset :]
-        data = np.frombuffer(content or b"", np.uint8)
-        counts, part = np.zeros(batch.size, np.int32), slice(first, first + batch.size)
-        first = part.stop
-        size = _measure(batch, data, starts, is_left[part] | ~bodies.is_valid().to_numpy(zero_copy_only=False), counts)
-        is_left[part] = counts < 0
-        out, found = np.zeros(size, np.uint8), new_frames(int(counts[counts > 0].sum()))
-        batch_size = np.empty(found.size, np.int32)
-        _write(buffer, batch, data, starts, counts, out, found, batch_size)
-        parts.append(InnerMessages(out, found, batch_size))
+def inner_messages(buffer: Bytes, frames: Frames, columns: Collection[str]) -> tuple[list[tuple[Bytes, Frames]], Flags]:
+    """The messages of inner batches, as records in other arrays; and which batches cannot be read.
+
+    The size in the frame of a message is that of its batch, as in column `store_size`.
+
+    Args:
+        columns: What is read of the messages: they have a body, and a body CRC, only if a column needs it.
+    """
+    is_left, parts, first = np.empty(frames.size, np.bool_), list[tuple[Bytes, Frames]](), 0
+    has_body, has_crc = not _OF_BODY.isdisjoint(columns), "body_crc" in columns
+    for batch, data, starts, ends in _bodies(buffer, frames):
+        counts = np.zeros(batch.size, np.int32)
+        size = _measure(buffer, batch, data, starts, ends, has_body, counts)
+        is_left[first : first + batch.size] = counts < 0
+        first += batch.size
+        out, found = np.empty(size + SLACK, np.uint8), new_frames(int(counts[counts > 0].sum()))
+        _write(buffer, batch, data, starts, counts, has_body, has_crc, out, found)
+        parts.append((out, found))
     return parts, is_left
+
+
+def _bodies(buffer: Bytes, frames: Frames) -> Iterator[tuple[Frames, Bytes, Int64s, Int64s]]:
+    """Some batches at a time, and where their bodies begin and end; -1 for one that cannot be decompressed."""
+    if not is_compressed(frames).any():
+        for first in range(0, frames.size, _MOST_RECORDS):
+            batch = frames[first : first + _MOST_RECORDS]
+            yield batch, buffer, batch.body_start, batch.body_start + batch.body_length
+        return
+    for messages in message_batches(buffer, frames, ["body"], _MOST_RECORDS):
+        bodies = messages.column("body")
+        _, offsets, content = bodies.buffers()
+        starts = np.frombuffer(offsets, np.int32, bodies.offset + len(bodies) + 1)[bodies.offset :].astype(np.int64)
+        begins = np.where(bodies.is_valid().to_numpy(zero_copy_only=False), starts[:-1], -1)
+        yield messages.frames, np.frombuffer(content or b"", np.uint8), begins, starts[1:]
 
 
 @kernel
@@ -95,20 +111,30 @@ def _after(data: Bytes, position: int, end: int) -> int:
 
 
 @kernel
-def _measure(frames: Frames, data: Bytes, starts: Int32s, is_wrong: Flags, counts: OutInt32s) -> int:
-    """Write the number of messages of each batch, or -1, to `counts`; returns the bytes of all records."""
+def _measure(
+    buffer: Bytes, frames: Frames, data: Bytes, starts: Int64s, ends: Int64s, has_body: bool, counts: OutInt32s
+) -> int:
+    """Write the number of messages of each batch, or -1, to `counts`; returns the bytes of all records.
+
+    A body is in the processor's cache when its CRC was computed: then its messages are followed.
+    """
     total = 0
     for index in range(frames.size):
-        position, end, size = int(starts[index]), int(starts[index + 1]), 0
-        frame = frames[index]
+        frame, position, size = frames[index], starts[index], 0
+        body_length = int(frame.body_length)
+        crc = crc32(buffer, frame.body_start, body_length) & CRC_MASK
+        if body_length > 0 and crc != read_i32(buffer, frame.position + BODY_CRC_AT):
+            position = -1
         # What a record has besides the body and properties of a message: its fields, its topic, two lengths.
-        own = frame.properties_start - frame.position - frame.body_length
-        while position >= 0 and position < end and not is_wrong[index]:
-            after = _after(data, position, end)
-            size += own + after - position - _HEAD_SIZE - 2
+        own = frame.properties_start - frame.position - body_length
+        while 0 <= position < ends[index]:
+            after = _after(data, position, ends[index])
+            if after >= 0:
+                size += own + after - position - _HEAD_SIZE - 2
+                size -= 0 if has_body else read_i32(data, position + _BODY_LENGTH_AT)
             counts[index] += 1
             position = after
-        if position < 0 or is_wrong[index]:
+        if position < 0:
             counts[index] = -1
         else:
             total += size
@@ -120,16 +146,17 @@ def _write(
     buffer: Bytes,
     frames: Frames,
     data: Bytes,
-    starts: Int32s,
+    starts: Int64s,
     counts: Int32s,
+    has_body: bool,
+    has_crc: bool,
     out: OutBytes,
     found: Frames,
-    batch_size: OutInt32s,
 ) -> None:
     """Write the records of all messages to `out`, their frames to `found`."""
     at = row = 0
     for index in range(frames.size):
-        frame, position = frames[index], int(starts[index])
+        frame, position = frames[index], starts[index]
         start, head = int(frame.position), int(frame.body_start - frame.position)
         topic_part = int(frame.properties_start - frame.body_start - frame.body_length) - 2
         sys_flag = int(frame.sys_flag) & _CLEARED
@@ -137,20 +164,21 @@ def _write(
             body_length = read_i32(data, position + _BODY_LENGTH_AT)
             properties_at = position + _HEAD_SIZE + body_length
             properties_length = read_i16(data, properties_at)
-            copy_bytes(out, at, buffer, start, head)
-            copy_bytes(out, at + head, data, position + _HEAD_SIZE, body_length)
-            topic_at = at + head + body_length
-            copy_bytes(out, topic_at, buffer, int(frame.body_start) + int(frame.body_length), topic_part)
-            copy_bytes(out, topic_at + topic_part, data, properties_at, 2 + properties_length)
+            topic_at = at + head + (body_length if has_body else 0)
+            append_bytes(out, at, buffer, start, head)
+            append_bytes(out, at + head, data, position + _HEAD_SIZE, topic_at - at - head)
+            append_bytes(out, topic_at, buffer, int(frame.body_start) + int(frame.body_length), topic_part)
+            append_bytes(out, topic_at + topic_part, data, properties_at, 2 + properties_length)
             size = head + body_length + topic_part + 2 + properties_length
             write_i32(out, at, size)
-            write_i32(out, at + BODY_CRC_AT, crc32(out, at + head, body_length) & CRC_MASK)
+            crc = crc32(data, position + _HEAD_SIZE, body_length) & CRC_MASK if has_crc else 0
+            write_i32(out, at + BODY_CRC_AT, crc)
             write_i32(out, at + FLAG_AT, read_i32(data, position + _FLAG_AT))
             write_i64(out, at + QUEUE_OFFSET_AT, read_i64(buffer, start + QUEUE_OFFSET_AT) + number)
             write_i32(out, at + SYS_FLAG_AT, sys_flag)
             write_i32(out, at + head - 4, body_length)
             message = found[row]
-            message.position, message.store_size, message.sys_flag = at, size, sys_flag
+            message.position, message.store_size, message.sys_flag = at, frame.store_size, sys_flag
             message.store_timestamp_at = at + frame.store_timestamp_at - start
             message.store_host_at = at + frame.store_host_at - start
             message.after_hosts_at = at + frame.after_hosts_at - start
@@ -159,9 +187,8 @@ def _write(
             message.topic_length = frame.topic_length
             message.properties_start = topic_at + topic_part + 2
             message.properties_length = properties_length
-            batch_size[row] = frame.store_size
             position = properties_at + 2 + properties_length
-            at += size
+            at = topic_at + topic_part + 2 + properties_length
             row += 1
 
 
