@@ -31,16 +31,6 @@ from spark_mq.tables.live import ROUTE
 
 _CONSUMED = ("CR_SUCCESS", "CR_COMMIT")
 """What a consumer answers that consumed the message (`CMResult`)."""
-_RESET_COLUMNS = (
-    "broker",
-    "topic",
-    "queue_id",
-    "min_offset",
-    "max_offset",
-    "consumer_offset",
-    "reset_offset",
-    "skipped",
-)
 
 
 @command(
@@ -189,4 +179,4 @@ def _print_resets(arguments: argparse.Namespace, resets: list[OffsetReset]) -> N
     if arguments.json:
         print_json([{"consumer_group": arguments.group, "applied": arguments.apply, "queues": rows}])
     else:
-        print_lines([[row[name] for name in _RESET_COLUMNS] for row in rows], _RESET_COLUMNS)
+        print_lines([list(row.values()) for row in rows], list(rows[0]))

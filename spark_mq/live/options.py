@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from spark_mq.errors import OptionError, similar
-from spark_mq.format.amounts import parse_size
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.system_topic import SCHEDULE_TOPIC, TIMER_TOPIC, is_system_topic
 from spark_mq.remoting.access import Credentials, Tls
@@ -23,6 +22,7 @@ from spark_mq.source.options import (
     parse_boolean,
     parse_choice,
     parse_optional_integer,
+    parse_optional_size,
     parse_optional_timestamp,
     parse_options,
 )
@@ -133,8 +133,8 @@ def parse_live_options(options: Mapping[str, str]) -> LiveOptions:
         _parse_pattern(given, topics),
         given.get("filter"),
         parse_choice("readFrom", given.get("readFrom", "master").lower(), ("master", "slave")) == "slave",
-        _parse_positive("pullsAtOnce", given) or _PULLS_AT_ONCE,
-        parse_size("option maxBytesPerSecond", given["maxBytesPerSecond"]) if "maxBytesPerSecond" in given else None,
+        parse_optional_integer("pullsAtOnce", given, 1) or _PULLS_AT_ONCE,
+        parse_optional_size("maxBytesPerSecond", given),
         parse_boolean("failOnDataLoss", given, default=True),
         conditions,
         _parse_queue_starts(given),
@@ -179,14 +179,13 @@ def parse_live_stream_options(options: Mapping[str, str]) -> LiveStreamOptions:
         raise OptionError("options startingOffsets and startingTimestamp both give a start of the stream: give one")
     if (group is None) == (starting == COMMITTED):
         raise OptionError("options startingOffsets=committed and consumerGroup belong together: give both")
-    size = given.get("maxBytesPerTrigger")
     return LiveStreamOptions(
         replace(batch, client=replace(batch.client, patience=STREAM_PATIENCE)),
         starting,
         timestamp,
         group,
-        _parse_positive("maxMessagesPerTrigger", given),
-        None if size is None else parse_size("option maxBytesPerTrigger", size),
+        parse_optional_integer("maxMessagesPerTrigger", given, 1),
+        parse_optional_size("maxBytesPerTrigger", given),
         given.get("commitOffsets"),
     )
 
@@ -248,13 +247,6 @@ def _parse_queue_starts(given: Mapping[str, str]) -> dict[Queue, int]:
         }
     except (ValueError, TypeError, AttributeError) as error:
         raise OptionError(f'option queueStarts={text!r} is not JSON as in {{"orders": {{"0": 1200}}}}') from error
-
-
-def _parse_positive(name: str, given: Mapping[str, str]) -> int | None:
-    number = parse_optional_integer(name, given)
-    if number is not None and number < 1:
-        raise OptionError(f"option {name}={number} is not a number of at least 1")
-    return number
 
 
 def client_settings(given: Mapping[str, str]) -> ClientSettings:

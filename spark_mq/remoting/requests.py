@@ -12,6 +12,7 @@ from time import sleep
 from typing import Any, Self, TypeVar
 
 from spark_mq.errors import ProtocolError, RefusedError, RemotingError
+from spark_mq.format.consume_queue import Queue
 from spark_mq.remoting.client import RemotingClient, parse_address, shown
 from spark_mq.remoting.codes import RequestCode, ResponseCode
 from spark_mq.remoting.command import RemotingCommand
@@ -196,7 +197,7 @@ def max_offset(client: RemotingClient, broker: str, topic: str, queue_id: int) -
     return _of_queue(client, broker, RequestCode.GET_MAX_OFFSET, topic, queue_id, committed=True)
 
 
-def queue_ends(client: RemotingClient, broker: str, queues: Sequence[tuple[str, int]]) -> list[tuple[int, int]]:
+def queue_ends(client: RemotingClient, broker: str, queues: Sequence[Queue]) -> list[tuple[int, int]]:
     """The first offset of each queue that a broker offers, and the one after the last; by topic and queue id."""
 
     def offsets(code: RequestCode) -> list[int]:

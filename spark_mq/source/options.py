@@ -52,14 +52,22 @@ def _parse_optional(
     return convert(given[name])
 
 
-def parse_optional_integer(name: str, given: Mapping[str, str]) -> int | None:
-    """The value of an option that is an integer; None if it is not given."""
-    return _parse_optional(name, given, r"-?\d{1,18}", "an integer of at most 18 digits", int)
+def parse_optional_integer(name: str, given: Mapping[str, str], least: int | None = None) -> int | None:
+    """The value of an option that is an integer, and not below `least`; None if it is not given."""
+    number = _parse_optional(name, given, r"-?\d{1,18}", "an integer of at most 18 digits", int)
+    if number is not None and least is not None and number < least:
+        raise OptionError(f"option {name}={number} is not a number of at least {least}")
+    return number
 
 
 def parse_optional_timestamp(name: str, given: Mapping[str, str]) -> int | None:
     """The value of an option that is a time, epoch milliseconds; None if it is not given. See `parse_time`."""
     return parse_time(f"option {name}", given[name]) if name in given else None
+
+
+def parse_optional_size(name: str, given: Mapping[str, str], least: int = 1) -> int | None:
+    """The value of an option that is a number of bytes; None if it is not given. See `parse_size`."""
+    return parse_size(f"option {name}", given[name], least) if name in given else None
 
 
 class Mode(StrEnum):
@@ -169,7 +177,7 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
         _read_options(given, table),
         _parse_starting_offsets(given) if starting_timestamp is None else None,
         starting_timestamp,
-        parse_size("option maxBytesPerTrigger", given["maxBytesPerTrigger"]) if "maxBytesPerTrigger" in given else None,
+        parse_optional_size("maxBytesPerTrigger", given),
         _parse_optional("maxMessagesPerTrigger", given, r"(?=\d{1,18}$)0*[1-9]\d*", "a number of at least 1", int),
         fail_on_data_loss,
         parse_boolean("failOnLogCut", given, default=fail_on_data_loss),
@@ -229,9 +237,6 @@ def _parse_table(given: Mapping[str, str]) -> str:
 
 def _read_options(given: Mapping[str, str], table: str) -> ReadOptions:
     predicate = _parse_predicate(given)
-    most_keys = parse_optional_integer("mostKeys", given)
-    if most_keys is not None and most_keys < 0:
-        raise OptionError(f"option mostKeys={most_keys} is not a number of at least 0")
     if "brokerVersion" in given:
         BrokerVersions.parse(given["brokerVersion"], "option brokerVersion")
     unwraps = parse_boolean("unwrapBatches", given)
@@ -246,9 +251,7 @@ def _read_options(given: Mapping[str, str], table: str) -> ReadOptions:
         queue_id=parse_optional_integer("queueId", given),
         consumer_group=given.get("consumerGroup"),
         predicate=predicate,
-        split_size=parse_size("option splitSize", given["splitSize"], MIN_SPLIT_SIZE)
-        if "splitSize" in given
-        else DEFAULT_SPLIT_SIZE,
+        split_size=parse_optional_size("splitSize", given, MIN_SPLIT_SIZE) or DEFAULT_SPLIT_SIZE,
         split_by_queue=_parse_split_by(given, predicate),
         mode=Mode(parse_choice("mode", given.get("mode", "PERMISSIVE").upper(), tuple(Mode))),
         check_crc=parse_boolean("checkCrc", given),
@@ -259,7 +262,7 @@ def _read_options(given: Mapping[str, str], table: str) -> ReadOptions:
             "reservedHours", given, r"[0-9]{1,7}(\.[0-9]{1,6})?", "a number of hours, such as 72", float
         ),
         at=parse_optional_timestamp("at", given),
-        most_keys=most_keys,
+        most_keys=parse_optional_integer("mostKeys", given, 0),
         from_where=word if word in ("first", "last") else parse_optional_timestamp("fromWhere", given),
         tiered_storage=given.get("tieredStorage"),
     )

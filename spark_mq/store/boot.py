@@ -63,6 +63,7 @@ from spark_mq.format.broker_version import (
     RECOVERS_FROM_TENTH_FILE,
     BrokerVersions,
 )
+from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, MAGIC_AT, MAGIC_V1, MAGIC_V2, store_timestamp_of
 from spark_mq.store.boot_conditions import BootSettings, LastInDatabase
@@ -166,7 +167,7 @@ class BootFacts:
     queue_end: int = -1
     live_queue_end: int = -1
     lacking: tuple[LackingMessage, ...] = ()
-    next_queue_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    next_queue_offsets: Mapping[Queue, int] = field(default_factory=dict)
     index: IndexState | None = None
     cut_index_ends: frozenset[str] = frozenset()
     settings: BootSettings = field(default_factory=BootSettings)
@@ -257,7 +258,7 @@ class Boot:
     log_end: int | None = field(default=None, compare=False)
     end_reason: str | None = field(default=None, compare=False)
     checked: int | None = field(default=None, compare=False)
-    max_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict, compare=False)
+    max_offsets: Mapping[Queue, int] = field(default_factory=dict, compare=False)
     rows: pa.Table = field(default_factory=lambda: _NO_ROWS, compare=False)
 
     @property
@@ -398,7 +399,7 @@ def _dispatched(rules: BrokerVersions, facts: BootFacts, recovers_from: int) -> 
 
 
 def _queues(facts: BootFacts, dispatched: Sequence[LogRange]) -> tuple[QueueOutcome, ...]:
-    by_queue: dict[tuple[str, int], list[LackingMessage]] = {}
+    by_queue: dict[Queue, list[LackingMessage]] = {}
     for message in facts.lacking:
         by_queue.setdefault((message.topic, message.queue_id), []).append(message)
     is_all_known = all(part.start >= facts.read_from for part in dispatched)
@@ -415,7 +416,7 @@ def _queues(facts: BootFacts, dispatched: Sequence[LogRange]) -> tuple[QueueOutc
 
 
 def _outcome(
-    queue: tuple[str, int],
+    queue: Queue,
     messages: Sequence[LackingMessage],
     end: int | None,
     dispatched: Sequence[LogRange],

@@ -13,6 +13,7 @@ from contextlib import closing
 from typing import Any
 
 from spark_mq.errors import OptionError, SparkMqError
+from spark_mq.format.consume_queue import Queue
 from spark_mq.format.index_file import IndexLayout
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
@@ -39,7 +40,7 @@ def queue_facts(store: MessageStore) -> dict[str, Any] | None:
     return {"file_size": existing_file_size(in_files(queue.folder for queue in found.values())), "queues": queues}
 
 
-def next_offsets(facts: Mapping[str, Any] | None) -> dict[tuple[str, int], int]:
+def next_offsets(facts: Mapping[str, Any] | None) -> dict[Queue, int]:
     """The offset that the next message of each queue gets, out of `queue_facts`."""
     queues = [] if facts is None else facts["queues"]
     return {(queue["topic"], queue["queue_id"]): queue["max_offset"] for queue in queues}

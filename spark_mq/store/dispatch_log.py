@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from spark_mq.format.array_types import Flags, Int32s, Int64s, is_in
 from spark_mq.format.arrow_array import table_of
+from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import LITE_PREFIX
 from spark_mq.format.kernels.recovery import PutResult, put_keys_again
 from spark_mq.store.boot import RECOVERY_SCHEMA, QueueOutcome
@@ -98,9 +99,7 @@ class DispatchLog:
         offsets = [part.commit_log_offset for part in self._dispatched]
         return put_keys_again(np.concatenate(offsets), np.concatenate(counts), index_end, known, entries)
 
-    def outcomes(
-        self, lacking: Mapping[tuple[str, int], WithoutUnit], old_from: int
-    ) -> tuple[tuple[QueueOutcome, ...], int]:
+    def outcomes(self, lacking: Mapping[Queue, WithoutUnit], old_from: int) -> tuple[tuple[QueueOutcome, ...], int]:
         """What happens to the queues that lack messages.
 
         Args:

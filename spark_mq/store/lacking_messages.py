@@ -19,7 +19,7 @@ import numpy as np
 
 from spark_mq.errors import CorruptLogError, UnsupportedStoreError
 from spark_mq.format.array_types import Int64s
-from spark_mq.format.consume_queue import PRE_BLANK_SIZE
+from spark_mq.format.consume_queue import PRE_BLANK_SIZE, Queue
 from spark_mq.format.dispatch import LITE_PREFIX, fails_dispatch, light_queues, offset_in_queue
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import INNER_BATCH_FLAG, Record
@@ -46,7 +46,7 @@ _LOOKED_AT_UNITS = 1024
 class GoneMessages:
     """What leads past the end of the log, to no record."""
 
-    by_queue: Mapping[tuple[str, int], int]
+    by_queue: Mapping[Queue, int]
     count: int
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from spark_mq.errors import LogCutError
+from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import KeyType, record_keys
 from spark_mq.format.record import Record
 from spark_mq.io.file_reader import FileReaders
@@ -117,7 +118,7 @@ def _tail_start(store: MessageStore, topic: str, size: int) -> int | None:
     return None
 
 
-def _first_near(store: MessageStore, name: tuple[str, int], at_least: int) -> int | None:
+def _first_near(store: MessageStore, name: Queue, at_least: int) -> int | None:
     """The offset of a record at or after `at_least`, as early as the last units of a queue show; else None."""
     queue, cover = store.find_queue(*name), store.queue_cover(*name)
     if queue is None:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from spark_mq.errors import CorruptLogError, OptionError, UnsupportedStoreError, similar_names
 from spark_mq.format.broker_version import BrokerVersions
+from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import KeyType, record_keys, tags_key
 from spark_mq.format.index_file import query_offset
 from spark_mq.format.java_text import decode_utf8
@@ -135,7 +136,7 @@ class MessageStore(ConsumeQueueStore):
         return sorted({folder.queue_id for folder in folders_of_topic(self.tree, topic)})
 
     @property
-    def queue_names(self) -> list[tuple[str, int]]:
+    def queue_names(self) -> list[Queue]:
         """Topic and queue id of each queue that has files, sorted; empty if the queues are in RocksDB."""
         return sorted(self._found)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from spark_mq.format.array_types import Flags, Int32s
-from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.format.consume_queue import UNIT_SIZE, Queue
 from spark_mq.format.kernels.recovery import put_units
 from spark_mq.store.dispatch_requests import DispatchRequests, QueueNumbers
 from spark_mq.store.queue.folders import queue_path
@@ -105,7 +105,7 @@ class StartingQueues:
             if end > 0 and name and int(name) == end and not folder.is_batch:
                 yield queue_path(folder.topic, folder.queue_id, name, folder.tree)
 
-    def max_offsets(self) -> dict[tuple[str, int], int]:
+    def max_offsets(self) -> dict[Queue, int]:
         """The queue offset after the last unit of each queue that has files."""
         ends = zip(self.names, self.end.tolist(), self._next_offset.tolist(), strict=False)
         return {name: next_offset for name, end, next_offset in ends if end != NO_FILE}

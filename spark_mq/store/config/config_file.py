@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from spark_mq.errors import ConfigError, StorageError, UnsafeNameError, UnsupportedStoreError
+from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import LIGHT_PREFIX, LITE_PREFIX
 from spark_mq.format.system_topic import RETRY_PREFIX, is_system_topic
 from spark_mq.io.location import Location
@@ -151,9 +152,9 @@ def _decode(content: dict[str, Any]) -> list[ConsumerOffset]:
     return consumer_offsets
 
 
-def consumed_offsets(store: Location) -> dict[tuple[str, int], int]:
+def consumed_offsets(store: Location) -> dict[Queue, int]:
     """The highest offset of any consumer group by (topic, queue id); empty if no file can be read."""
-    highest: dict[tuple[str, int], int] = {}
+    highest: dict[Queue, int] = {}
     for one in read_config(lambda: load_consumer_offsets(store))[0] or ():
         queue = one.topic, one.queue_id
         highest[queue] = max(highest.get(queue, 0), one.offset)

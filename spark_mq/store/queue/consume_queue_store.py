@@ -78,9 +78,9 @@ class ConsumeQueueStore:
 
     def __init__(self) -> None:
         self._tree_error: StorageError | None = None
-        self._single: dict[tuple[str, int], ConsumeQueue | None] = {}
-        self._ends: dict[tuple[str, int], tuple[int, int]] = {}
-        self._max_offsets: dict[tuple[str, int], int] = {}
+        self._single: dict[Queue, ConsumeQueue | None] = {}
+        self._ends: dict[Queue, tuple[int, int]] = {}
+        self._max_offsets: dict[Queue, int] = {}
         self._batches: dict[Queue, BatchConsumeQueue | None] = {}
 
     @cached_property
@@ -105,7 +105,7 @@ class ConsumeQueueStore:
             )
 
     @cached_property
-    def _found(self) -> dict[tuple[str, int], ConsumeQueue]:
+    def _found(self) -> dict[Queue, ConsumeQueue]:
         """The queues that have files, or are in RocksDB."""
         folders = *queue_folders(self.tree, skips_unreadable=True), *light_folders(self.location)
         return {(folder.topic, folder.queue_id): ConsumeQueue(folder, self.files) for folder in folders}
@@ -126,7 +126,7 @@ class ConsumeQueueStore:
         return "_found" in vars(self) or (is_light and double_written_database(self.location) is not None)
 
     @cached_property
-    def queues(self) -> dict[tuple[str, int], ConsumeQueue]:
+    def queues(self) -> dict[Queue, ConsumeQueue]:
         """The consume queues, also batch consume queues, by topic and queue id.
 
         Raises:

@@ -21,7 +21,7 @@ import numpy as np
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.array_types import Flags
-from spark_mq.format.consume_queue import PRE_BLANK_SIZE, Units
+from spark_mq.format.consume_queue import PRE_BLANK_SIZE, Queue, Units
 from spark_mq.format.dispatch import offset_in_queue
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import Record
@@ -95,7 +95,7 @@ class QueueCover:
 
     def __init__(
         self,
-        name: tuple[str, int],
+        name: Queue,
         queue: ConsumeQueue | None,
         records: RecordLookup,
         live_end: LiveEnd,

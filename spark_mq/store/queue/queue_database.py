@@ -430,7 +430,7 @@ class _QueueFile:
         return units.tobytes()[position - start * UNIT_SIZE :][: max(stop - position, 0)]
 
 
-def _queue_of(key: bytes) -> tuple[str, int] | None:
+def _queue_of(key: bytes) -> Queue | None:
     """Topic and queue id in a key; None if it has another form."""
     length = len(key) - _INT32.size - 1 - _AFTER_TOPIC
     if length < 0 or _INT32.unpack_from(key)[0] != length:

@@ -29,7 +29,7 @@ import numpy as np
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.array_types import ArrayRows, Int64s
-from spark_mq.format.consume_queue import UNIT_SIZE, Units, is_live
+from spark_mq.format.consume_queue import UNIT_SIZE, Queue, Units, is_live
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.dledger import HEAD_SIZE
 from spark_mq.format.java_text import decode_utf8
@@ -47,7 +47,7 @@ _MOST_BYTES = 32 << 20
 _MOST_WRONG = 1 << 10
 """Wrong units that are told from others. If there are more, the whole log is scanned."""
 
-Queues = Mapping[tuple[str, int], ConsumeQueue]
+Queues = Mapping[Queue, ConsumeQueue]
 _MOST_RUNS = 1 << 10
 """Runs of a segment that are compared with the log: two or more records are read for each."""
 
@@ -125,7 +125,7 @@ def with_contradicted(
 
 def _wrong_records(records: RecordLookup, parts: Iterable[LogRange], queues: Queues) -> list[LogRange]:
     """The records to which wrong units lead, as the messages of some parts of the log show."""
-    places: defaultdict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
+    places: defaultdict[Queue, list[tuple[int, int]]] = defaultdict(list)
     for part in parts:
         for record in _dispatched(records, part):
             place = record.queue_offset, record.commit_log_offset
