@@ -96,8 +96,13 @@ def units_of_part(store: MessageStore, queues: Iterable[ConsumeQueue], part: Log
 
 def units_into(queues: Iterable[ConsumeQueue], part: LogRange) -> list[range]:
     """The queue offsets of each queue whose units lead into a part of the log, found by bisection."""
-    ends = ((first_unit_from(queue, at, queue.written_end) for at in (part.start, part.stop)) for queue in queues)
-    return [range(start, stop) for start, stop in ends]
+    found = []
+    for queue in queues:
+        end = queue.written_end
+        is_last_in = queue.unit(end - 1)[0] < part.stop
+        stop = end if is_last_in else first_unit_from(queue, part.stop, end)
+        found.append(range(first_unit_from(queue, part.start, end), stop))
+    return found
 
 
 def queues_of(store: MessageStore, predicate: Predicate | None = None) -> list[ConsumeQueue]:

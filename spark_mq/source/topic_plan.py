@@ -106,7 +106,8 @@ def topic_cover(
     price, tags_codes = cost_of(store.location), _tags_codes(predicate)
     files = within or LogRange(store.records.min_offset, store.records.max_offset)
     is_all = within is not None or predicate.store_timestamp.is_all
-    if most is not None and is_all and _own_cost(requested, files, price, tags_codes) > most * files.size:
+    own_cost = _own_cost(requested, files, price, tags_codes) if most is not None and is_all else None
+    if most is not None and own_cost is not None and own_cost > most * files.size:
         return _TOO_MANY  # before the ends of all queues are looked for
     log, live = within or time_window(predicate, store, requested), store.live_log
     comparison = QueueComparison.of(store, everything, log)
@@ -116,7 +117,8 @@ def topic_cover(
     if most is not None:
         if of_all > most * log.size:
             return "reading the units of all queues costs as much as reading the log"
-        if of_all + _own_cost(requested, log, price, tags_codes) > most * log.size:
+        own_cost = _own_cost(requested, log, price, tags_codes) if own_cost is None else own_cost
+        if of_all + own_cost > most * log.size:
             return _TOO_MANY
     cover = comparison.result()
     units = units_within(with_covers(store, requested), log, cover.covered)

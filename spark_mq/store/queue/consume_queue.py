@@ -158,8 +158,7 @@ class ConsumeQueue:
             self._written_end = self.files[0].first if self.files else 0
             for file in reversed(self.files):
                 if isinstance(file.location.storage, QueueDatabase):
-                    self._written_end = file.location.storage.stop_of(self.topic, self.queue_id)
-                    self._last_written = self.unit(self._written_end - 1)
+                    self._written_end, self._last_written = file.location.storage.end_of(self.topic, self.queue_id)
                     break
                 count, unit = self._last_unit_of(file)
                 if count:

@@ -296,9 +296,10 @@ class QueueDatabase(NetworkStorage):
             start = key[: -_INT64.size] + _UINT64.pack((number + 1) * units)
             found = next((one for one, _ in self._database.items(DEFAULT, start, after)), None)
 
-    def stop_of(self, topic: str, queue_id: int) -> int:
-        """The queue offset after the last unit of a queue that has units."""
-        return self._queues[topic][str(queue_id)].stop
+    def end_of(self, topic: str, queue_id: int) -> tuple[int, tuple[int, int, int]]:
+        """The queue offset after the last unit of a queue that has units, and that unit."""
+        queue = self._queues[topic][str(queue_id)]
+        return queue.stop, self.units(queue, queue.stop - 1, queue.stop)[0].item()
 
     def last_units(self, log_end: int) -> dict[Queue, End]:
         """The last unit of each queue that leads to the log.
