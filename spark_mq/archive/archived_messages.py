@@ -17,6 +17,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from pyarrow import fs
 
 from spark_mq.archive.archive_tables import IDENTITY, POSITION, ArchiveTable, ArchiveTables
 from spark_mq.errors import OptionError, StorageError, UnsupportedStoreError
@@ -161,7 +162,9 @@ class ArchivedMessages:
         address = self._tables.address_of(table)
         try:
             if not is_s3(address):
-                return DeltaTable(address).to_pyarrow_dataset()
+                # The default is in Python: a thread of Arrow that still uses it when the process ends aborts it.
+                files = fs.SubTreeFileSystem(address, fs.LocalFileSystem())
+                return DeltaTable(address).to_pyarrow_dataset(filesystem=files)
             bucket, path = ObjectStore.of(address)
             return DeltaTable(f"s3://{quote(path)}", storage_options=bucket.delta_options).to_pyarrow_dataset()
         except DeltaError as error:
