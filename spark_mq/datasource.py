@@ -76,12 +76,7 @@ class RocketMQDataSource(DataSource):
         return MessagesStreamReader(parse_stream_options(self.options), names)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """The writer of a DataFrame.
-
-        Raises:
-            OptionError: An option is not valid, or contradicts another one.
-            SparkMqError: The errors of `store_writer` or `topic_writer`.
-        """
+        """The writer of a DataFrame. It raises `OptionError`, and the errors of `store_writer` and `topic_writer`."""
         if is_live(self.options):
             return self._topic_writer(schema, overwrite)
         from spark_mq.restorer.writer import store_writer

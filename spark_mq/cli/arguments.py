@@ -229,11 +229,7 @@ def is_cluster(source: object) -> bool:
 
 
 def cluster_options(client_conf: str | None, address: str, **options: object) -> LiveOptions:
-    """How a cluster is read: the options of a file (`--client-conf`), and those of `options` that are not None.
-
-    Raises:
-        OptionError: An option is unknown, has an invalid value, or has no effect.
-    """
+    """How a cluster is read: the options of a file (`--client-conf`), and those of `options` that are not None."""
     from spark_mq.live.options import parse_live_options
     from spark_mq.store.config.broker_conf import BrokerConf
 

@@ -156,11 +156,7 @@ class FileReaders:
         return self.reader(location).read(position, length)
 
     def announce(self, ranges: Sequence[tuple[Location, int, int]]) -> None:
-        """Ask the operating system to read ranges of local files, as `OpenFile.announce` does.
-
-        Args:
-            ranges: A file, the position of the first byte, and the position after the last one.
-        """
+        """Ask the operating system to read ranges of local files: a file, `start` and `stop` for each."""
         if ranges and ranges[0][0].is_local and not self.are_cached(sample(ranges)):
             for location, start, stop in ranges:
                 self.reader(location).announce([start], [stop])
@@ -197,11 +193,9 @@ _MOST_TOGETHER: Final = 32
 def read_together(ranges: Sequence[tuple[Location, int, int]]) -> None:
     """Read ranges of several files of a snapshot at the same time: what is read of them next is there already.
 
-    A file is opened once, and its ranges are read one after the other, as many as are certainly kept. An error is left
-    to the next read, and files that no snapshot keeps open are not read.
-
-    Args:
-        ranges: A file, the position of the first byte, and the position after the last one.
+    A range is a file, the position of the first byte, and the position after the last one. A file is opened once, and
+    its ranges are read one after the other, as many as are certainly kept. An error is left to the next read, and files
+    that no snapshot keeps open are not read.
     """
 
     def read(parts: Sequence[tuple[Location, int, int]]) -> None:

@@ -97,11 +97,7 @@ def _write(location: Location, file: Location, content: bytearray | mmap.mmap, s
 
 
 def rename(source: Location, target: Location) -> None:
-    """Give a file or folder another name, in one step; folders above `target` are created.
-
-    Args:
-        target: Its new name; a file of this name is replaced, a folder of this name must not exist.
-    """
+    """Rename a file or folder, in one step. Missing folders are created. A file is replaced, a folder is not."""
     target.parent.make_folder()
     source.storage.rename(source.path, target.path)
     if target.is_local:

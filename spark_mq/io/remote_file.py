@@ -89,11 +89,7 @@ class Snapshot:
         return page is not None and page.tells_only_zeros(path, size)
 
     def file(self, path: str, size: int | None = None) -> RemoteFile:
-        """The file at a path, which stays open until 64 other files were opened.
-
-        Args:
-            size: The bytes of the file that are used, if they are known; what was listed counts more.
-        """
+        """The file at a path, open until 64 others were opened. Its size in a listing counts more than `size`."""
         listed = self.listed_size(path)
         key = path, size if listed is None else None
         with self._lock:

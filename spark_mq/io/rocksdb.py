@@ -56,12 +56,7 @@ class RocksDatabase:
     """The database in a folder; `copied_at` is when its files were copied (nanoseconds since the epoch)."""
 
     def __init__(self, folder: Location) -> None:
-        """Open the database.
-
-        Raises:
-            MissingPackageError: `rocksdict` is not installed.
-            StorageError: The files are not a whole database.
-        """
+        """Open the database: a `StorageError` if it is not whole, `MissingPackageError` if there is no `rocksdict`."""
         self.folder = folder
         self._copy = tempfile.mkdtemp(prefix="spark-mq-rocksdb-")
         self._remove = weakref.finalize(self, shutil.rmtree, self._copy, ignore_errors=True)
@@ -69,11 +64,7 @@ class RocksDatabase:
         self._database = self._open()
 
     def items(self, family: str, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """Keys and values of a column family, by key, from `start` to `stop` (not included).
-
-        Raises:
-            StorageError: A part of the database is damaged.
-        """
+        """Keys and values of a family, by key, from `start` to `stop` (not included); damage is a `StorageError`."""
         found, last = self._range(family, start, stop), start
         if found is not None:
             for last, value in found.items(from_key=start, read_opt=_until(stop)):

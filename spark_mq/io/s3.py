@@ -86,11 +86,9 @@ def shown(uri: str) -> str:
 def with_settings(
     uri: str, options: Mapping[str, str] | None = None, environment: Mapping[str, str] | None = None
 ) -> str:
-    """The address with all settings in it, so that another process opens the same files with the same rights.
+    """An address of S3 with all settings in it; any other path or URI as it is.
 
-    Args:
-        uri: An address of S3; any other path or URI is returned as it is.
-        options: Options by their names in Hadoop, see `OPTIONS`.
+    With it, another process opens the same files with the same rights. The options have their names in Hadoop.
     """
     if not is_s3(uri):
         if options:

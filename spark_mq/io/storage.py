@@ -130,11 +130,7 @@ class NetworkStorage(Storage):
         return None
 
     def asked(self, path: str, request: Callable[[], _T], done: str = "read") -> _T:
-        """The result of `request`, which is called again if it fails.
-
-        Args:
-            done: What the request does with the file, for errors: `read`, `written` or `removed`.
-        """
+        """The result of `request`, called again if it fails. Errors say `done`: `read`, `written` or `removed`."""
         name = shown(self.uri(path))
         for wait in (*_WAITS, None):
             try:

@@ -105,18 +105,12 @@ def pull(
     subscription: Subscription = ALL_MESSAGES,
     suspend_seconds: float = 0,
 ) -> Pulled:
-    """The messages of a queue from an offset on.
+    """The messages of a queue from an offset on; messages after its range may be among them.
 
     A slave may leave the answer to its master: one of 5.x does for messages that are in memory, one of 4.9 for all
     unless its setting `slaveReadEnable` is true (`PullMessageProcessor.composeResponseHeader`@5.3.3, `processRequest`
-    @4.9.7). Then the master is asked, as the Java client does.
-
-    Args:
-        queue: The queue; messages after its range may be in the answer, too.
-        suspend_seconds: How long the broker may wait for a message if the queue ends at the offset.
-
-    Raises:
-        RemotingError: The broker does not answer, refuses, or gives an answer that does not lead on.
+    @4.9.7). Then the master is asked, as the Java client does. If the queue ends at the offset, the broker may wait for
+    a message. Raises `RemotingError` without an answer, and if the answer refuses or does not lead on.
     """
     code = RequestCode.PULL_MESSAGE
     fields = _fields(client, queue, offset, subscription, suspend_seconds)
@@ -215,15 +209,8 @@ def pull_range(
 ) -> Generator[tuple[QueueRange, bytes], None, None]:
     """The parts of a range, in its order, each with the records of its messages.
 
-    If a broker leaves messages out, records of messages after a part can follow its own.
-
-    Args:
-        at_once: How many pulls may be on the way.
-        rate: How many bytes of records are asked for in a second at most; None for no limit.
-
-    Raises:
-        DataLossError: The broker no longer has a part of the range.
-        RemotingError: The errors of `pull`.
+    If a broker leaves messages out, records of messages after a part can follow its own. At most `at_once` pulls are
+    on the way. Raises `DataLossError` if the broker no longer has a part of the range, and the errors of `pull`.
     """
     parts: deque[_Part] = deque()
 

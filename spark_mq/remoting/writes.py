@@ -53,10 +53,7 @@ def consume_message_directly(
 ) -> DirectResult:
     """What a connected consumer answers to which the broker gives a message now.
 
-    Raises:
-        RefusedError: The consumer is not connected, or did not answer the broker in time: it may have consumed the
-            message, or may do so later.
-        RemotingError: There is no answer.
+    `RefusedError`: it is not connected, or did not answer the broker in time. Then it can have consumed the message.
     """
     code = RequestCode.CONSUME_MESSAGE_DIRECTLY
     fields = {"consumerGroup": group, "clientId": client_id, "topic": topic, "msgId": offset_message_id}

@@ -141,11 +141,8 @@ def _history(stores: Sequence[Figures], runs: Sequence[dict[str, Any]]) -> Itera
 def add_to_history(folder: str, summaries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Add the figures of a run to the file in a folder; returns those of all runs, the oldest first.
 
-    The file is written whole or not at all. Two reports must not write it at the same time.
-
-    Raises:
-        ConfigError: A line of the file is not one of a report, or is of a later version.
-        StorageError: The file cannot be written.
+    The file is written whole or not at all. Two reports must not write it at the same time. A line that is not one of a
+    report, or is of a later version, is a `ConfigError`.
     """
     file = Location.resolve(folder) / HISTORY
     lines = file.read_bytes().decode("utf-8", "replace").splitlines() if file.is_file else []

@@ -57,15 +57,8 @@ def share(
 ) -> Plot:
     """The largest values as bars with their shares, and all others as one grey bar.
 
-    Args:
-        values: The numbers, by name.
-        what: What the numbers count, such as `messages`.
-        label: What the names are, such as `topic`.
-        verb: What a name does with its share, for the title.
-        top: The number of values that get a bar of their own.
-        as_text: A value as text, such as `size_text` of bytes.
-        absent: The name that stands for having none, such as `(no tag)`: its bar is grey.
-
+    `what` is counted, such as `messages`; `label` says what the names are, `verb` what a name does with its share. The
+    name `absent`, such as `(no tag)`, stands for having none: its bar is grey.
     """
     ordered = values[values > 0].sort_values(ascending=False, kind="stable")
     named, rest, total = ordered.iloc[:top], ordered.iloc[top:], ordered.sum()
@@ -101,12 +94,7 @@ def time_step(first: pd.Timestamp, last: pd.Timestamp) -> tuple[pd.Timedelta, st
 def heat_map(counts: pd.DataFrame, step: pd.Timedelta, step_name: str, top: int = 10) -> Plot:
     """Messages by topic and time: the darker, the more.
 
-    Args:
-        counts: Columns `time` (UTC, the start of a step), `topic` and `messages`.
-        step: The length of a step.
-        step_name: Its name.
-        top: The number of topics that get a row of their own.
-
+    `counts` has the columns `time` (UTC, the start of a step), `topic` and `messages`; `top` topics get a row.
     """
     if counts.empty:
         return nothing("There are no messages")
@@ -142,11 +130,7 @@ def heat_map(counts: pd.DataFrame, step: pd.Timedelta, step_name: str, top: int 
 def sizes(bars: pd.DataFrame, median: float, largest: float) -> Plot:
     """How many messages have which size; both axes are logarithmic.
 
-    Args:
-        bars: Columns `left` and `right` (bytes) and `messages`.
-        median: Half of the messages are not larger (bytes).
-        largest: The size of the largest message (bytes).
-
+    `bars` has the columns `left` and `right` (bytes, as are `median` and `largest`) and `messages`.
     """
     title = f"Half of the messages have at most {median:,.0f} bytes; the largest has {largest:,.0f}"
     figure, axes = new_figure(title, 3.2)
@@ -167,11 +151,8 @@ def sizes(bars: pd.DataFrame, median: float, largest: float) -> Plot:
 def delays(ranges: pd.DataFrame, within: float, top: int = 12) -> Plot:
     """By topic, the usual delay from a message's birth at its producer to its storing, and that of the slowest 1 %.
 
-    Args:
-        ranges: Columns `topic`, `messages`, `median` and `slow` (milliseconds; 99 % of the messages have at most this).
-        within: Half of all messages are stored within this time (milliseconds).
-        top: The number of topics, those with the longest delays.
-
+    `ranges` has the columns `topic`, `messages`, `median` and `slow`: 99 % of the messages have at most this. Half of
+    all messages are stored `within` this time. Times are in milliseconds.
     """
     if ranges.empty:
         return nothing("There are no messages")
@@ -206,9 +187,7 @@ def delays(ranges: pd.DataFrame, within: float, top: int = 12) -> Plot:
 def lag_time(groups: pd.DataFrame) -> Plot:
     """By consumer group, how long its oldest unread message has waited.
 
-    Args:
-        groups: Columns `consumer_group`, `topic`, `lag` (messages; NaN if it is not known) and `lag_millis`.
-
+    `groups` has the columns `consumer_group`, `topic`, `lag` (messages; NaN if it is not known) and `lag_millis`.
     """
     waiting = groups[groups["lag"] > 0].sort_values(["lag_millis", "lag"], ascending=False, kind="stable")
     if groups.empty:
@@ -240,11 +219,8 @@ def lag_time(groups: pd.DataFrame) -> Plot:
 def deliveries(messages: pd.DataFrame, top: int = 600) -> Plot:
     """By the time at which each delayed message was due, how long after it the broker delivered it.
 
-    Args:
-        messages: Columns `due` (UTC), `late` (milliseconds from then to the delivery; for a message that was not
-            delivered, to the time of the question) and `is_delivered`.
-        top: The number of messages that are drawn, of delivered and of overdue ones: the latest, and others evenly.
-
+    `messages` has the columns `due` (UTC), `late` (milliseconds from then to the delivery, else to the question) and
+    `is_delivered`. Of delivered and of overdue ones, `top` are drawn: the latest, and others evenly.
     """
     known = messages.dropna()
     if known.empty:
@@ -284,11 +260,7 @@ def deliveries(messages: pd.DataFrame, top: int = 600) -> Plot:
 def retained(topics: pd.DataFrame, at: pd.Timestamp, reserved_hours: float) -> Plot:
     """By topic, the time from its first message to its last one, beside the time for which segments are kept.
 
-    Args:
-        topics: Columns `topic`, `first` and `last` (UTC).
-        at: The time to which ages refer.
-        reserved_hours: The hours for which a segment is kept.
-
+    `topics` has the columns `topic`, `first` and `last` (UTC). Ages refer to the time `at`.
     """
     shown = topics.dropna().sort_values(["first", "topic"], kind="stable").iloc[:_ROWS]
     if shown.empty:
@@ -314,11 +286,8 @@ def retained(topics: pd.DataFrame, at: pd.Timestamp, reserved_hours: float) -> P
 def damage_map(cells: pd.DataFrame, trees: Sequence[tuple[str, str, str]], errors: int) -> Plot:
     """Where findings are: a strip for the log, one for the queues, one for the index files, cut into cells.
 
-    Args:
-        cells: Columns `tree` (its number), `start` and `stop` (parts of the strip, 0 to 1) and `severity`.
-        trees: For each strip its name, and what its beginning and its end are.
-        errors: The number of errors, for the title.
-
+    `cells` has the columns `tree` (its number), `start` and `stop` (parts of the strip, 0 to 1) and `severity`; `trees`
+    has for each strip its name, and what its beginning and its end are.
     """
     if cells.empty:
         title = "No damage: every strip is sound from end to end"
@@ -351,9 +320,7 @@ def damage_map(cells: pd.DataFrame, trees: Sequence[tuple[str, str, str]], error
 def uneven(topics: pd.DataFrame) -> Plot:
     """By topic, how many times its fair share of the topic's messages the fullest queue has.
 
-    Args:
-        topics: Columns `topic`, `queues`, `messages`, and `most` (the messages of the fullest queue).
-
+    `topics` has the columns `topic`, `queues`, `messages`, and `most` (the messages of the fullest queue).
     """
     several = topics[topics["queues"] > 1]
     if several.empty:
@@ -375,11 +342,7 @@ def uneven(topics: pd.DataFrame) -> Plot:
 def over_time(runs: pd.DataFrame, names: dict[str, str], as_text: dict[str, Callable[[int], str]]) -> Plot:
     """Figures of earlier reports, a small plot each.
 
-    Args:
-        runs: Columns `time` (UTC), and one for each of `names`; NaN is not known.
-        names: What each column is called.
-        as_text: A value of a column as text; by default a number.
-
+    `runs` has the column `time` (UTC), and one for each of `names`; NaN is not known.
     """
     title = f"{len(runs):,} reports from {runs['time'].iloc[0]:%Y-%m-%d} to {runs['time'].iloc[-1]:%Y-%m-%d}"
     figure = Figure(figsize=(figure_width(), 0.6 + 0.75 * len(names)), layout="constrained")

@@ -183,11 +183,7 @@ class BootConditions:
 
     @classmethod
     def of(cls, store: MessageStore) -> Self:
-        """Those of a store.
-
-        Raises:
-            UnsupportedStoreError: The store has a form, or its broker a setting, whose rules are not known here.
-        """
+        """Those of a store; `UnsupportedStoreError` if rules for its form, or for a setting, are not known here."""
         check_form(store.location, Door.BOOT)
         _ = store.queues  # an error if RocksDB does not open the database
         location, conf = store.location, store.broker_conf
@@ -271,11 +267,7 @@ def _check_form(store: MessageStore, light: QueueDatabase | None) -> None:
 def assumed_settings(
     store: MessageStore, rules: Sequence[BrokerVersions], segment_size: int, queue_files: Sourced[int]
 ) -> tuple[FileSetting, ...]:
-    """The settings on which a boot depends, and others that are not considered.
-
-    Args:
-        segment_size: The size of most segments; 0 without one.
-    """
+    """The settings on which a boot depends, and others that do not count; `segment_size` is the usual one, or 0."""
     conf = store.broker_conf
     size, source = conf.commit_log_file_size, conf.source
     if size is None:

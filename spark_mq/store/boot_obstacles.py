@@ -89,11 +89,7 @@ class BootObstacles:
     conf: BrokerConf
 
     def of(self, queues: Iterable[QueueFolder], release: BrokerVersion | None = None) -> list[str]:
-        """The obstacles; an empty list if nothing was found.
-
-        Args:
-            release: The version that starts; without it, what any version does not start with is an obstacle.
-        """
+        """The obstacles to a release, or without one to any version; an empty list if nothing was found."""
         return [
             *self._irregular,
             *self._of_log(release),

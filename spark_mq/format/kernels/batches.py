@@ -89,9 +89,7 @@ def message_batches(
 ) -> Iterator[MessageColumns]:
     """Batches of at most `max_rows` messages and about 32 MiB of decompressed bodies.
 
-    Args:
-        check_crc: Whether the CRCs of messages are checked, whatever `columns` are. If a body CRC is wrong, the
-            message's body is NULL.
+    With `check_crc`, CRCs are checked whatever `columns` are, and a body whose CRC is wrong is NULL.
     """
     needs_bodies = not BODY_COLUMNS.isdisjoint(columns)
     for first in range(0, frames.size, max_rows):

@@ -181,13 +181,7 @@ class RecordFields(NamedTuple):
 
 
 def encode_records(fields: RecordFields, out: OutBytes, positions: Int64s) -> int:
-    """Write all records to `out`.
-
-    Args:
-        out: Bytes of which the records' places are overwritten, and nothing else.
-
-    The first record whose given body CRC is not the CRC of its body; `NONE_WRONG` if there is none.
-    """
+    """Write all records to their places in `out`; returns the first with a wrong body CRC, or `NONE_WRONG`."""
     return _write_records(out, positions, fields.sizes(), fields)
 
 

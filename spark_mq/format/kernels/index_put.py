@@ -38,9 +38,7 @@ _BATCH = 1 << 20
 def follow_slots(key_hashes: Int32s, first_number: int, slots: OutInt32s, previous: OutInt32s) -> int:
     """Put entries that come next, by their hashes, into `slots`; returns the number of slots that were empty before.
 
-    Args:
-        slots: The newest entry of each slot, 0 if it has none. It is updated.
-        previous: The pointer that each entry must have is written here.
+    `slots` has the newest entry of each slot, or 0. The pointer of each entry is written into `previous`.
     """
     used = 0
     for index in range(key_hashes.size):
@@ -101,12 +99,7 @@ def drop_tags(entries: Bytes, edges: Int64s, kept: OutBytes) -> int:
 
 
 def check_pointers(file: IndexFile, header: IndexHeader) -> None:
-    """Check each pointer of an index file, and the order of its entries. Reads all slots and all entries.
-
-    Raises:
-        CorruptIndexError: A slot or an entry points to the wrong entry, entries are not in the order of the log, or the
-            file is cut.
-    """
+    """Check all slots and entries of an index file; a wrong pointer or order, or a cut, is a `CorruptIndexError`."""
     slots, newest_offset = np.zeros(file.layout.hash_slot_num, np.int32), 0
     wrong = f"{file.name}: a slot or an entry points to the wrong entry, so look-ups miss other entries"
     for first in range(1, header.next_entry, _BATCH):

@@ -62,10 +62,8 @@ def needs_unwrap(frames: Frames) -> Flags:
 def inner_messages(buffer: Bytes, frames: Frames, columns: Collection[str]) -> tuple[list[tuple[Bytes, Frames]], Flags]:
     """The messages of inner batches, as records in other arrays; and which batches cannot be read.
 
-    The size in the frame of a message is that of its batch, as in column `store_size`.
-
-    Args:
-        columns: What is read of the messages: they have a body, and a body CRC, only if a column needs it.
+    The size in the frame of a message is that of its batch, as in column `store_size`. The messages have a body, and a
+    body CRC, only if one of `columns` needs it.
     """
     is_left, parts, first = np.empty(frames.size, np.bool_), list[tuple[Bytes, Frames]](), 0
     has_body, has_crc = not _OF_BODY.isdisjoint(columns), "body_crc" in columns

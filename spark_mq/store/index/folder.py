@@ -138,11 +138,7 @@ class IndexFileInfo:
 
 
 def read_entries(file: IndexFileInfo, layout: IndexLayout, most: int | None = None) -> Entries:
-    """The entries that the header of a file counts, as far as the file has them; they are not checked.
-
-    Args:
-        most: The number of entries to read; None for all.
-    """
+    """The entries that the header of a file counts, at most `most`, as far as it has them; they are not checked."""
     count = min(file.stored_header().next_entry, layout.index_num) - 1
     count = count if most is None else min(count, most)
     with FileReader(file.location) as reader:

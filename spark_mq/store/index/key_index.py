@@ -95,11 +95,7 @@ class KeyIndex(IndexCoverage):
     def find_messages(
         self, topic: str, key: str, begin: int | None = None, end: int | None = None, beside: Sequence[LogRange] = ()
     ) -> Iterator[Record]:
-        """The live messages of a topic that have a key, each once, newest first.
-
-        Args:
-            beside: Ranges in the order of the log whose messages are left out; the caller reads them in another way.
-        """
+        """The live messages of a topic that have a key, each once, newest first; none of the ranges `beside`."""
         first, last = EARLIEST_MILLIS if begin is None else begin, LATEST_MILLIS if end is None else end
         for record in self._find(WithKey(topic, key), begin, end, beside):
             if first <= record.store_timestamp <= last:

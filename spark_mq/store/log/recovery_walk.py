@@ -161,11 +161,7 @@ class DispatchWalk:
     """
 
     def __init__(self, files: Sequence[SegmentFile], log_end: int, rules: int, checks_end: bool) -> None:
-        """A walk over the files that a recovery keeps.
-
-        Args:
-            checks_end: Whether a record that reaches past the end is not read (5.0.0 and later).
-        """
+        """Prepare. With `checks_end`, a record that reaches past the end is not read, as of 5.0.0."""
         self.stuck_at: int | None = None
         self._files = files
         self._log_end = log_end

@@ -94,11 +94,7 @@ def offset_records(table: OffsetTable) -> Iterator[tuple[bytes, bytes]]:
 
 
 def queue_tree(store: Location, file_size: int = DEFAULT_FILE_SIZE) -> Location:
-    """The folder of a store's queue files; or its database, if the queues are only in RocksDB, as such a folder.
-
-    Raises:
-        StorageError: RocksDB does not open the database.
-    """
+    """The folder of a store's queue files; or its database, if the queues are only in RocksDB, as such a folder."""
     database = queue_database(store) if can_read_rocksdb() else None
     if database is None:
         return store / CONSUME_QUEUE
@@ -141,12 +137,7 @@ def has_light_database(store: Location, conf: BrokerConf) -> bool:
 
 
 def light_database(store: Location, conf: BrokerConf) -> QueueDatabase | None:
-    """The database of light message queues beside the files of other queues; None if there is none.
-
-    Raises:
-        MissingPackageError: `rocksdict` is not installed.
-        StorageError: RocksDB does not open it.
-    """
+    """The database of light message queues beside the files of other queues; None if there is none."""
     database = double_written_database(store) if has_light_database(store, conf) else None
     if database is None:
         return None
@@ -186,11 +177,7 @@ def in_files(folders: Iterable[QueueFolder]) -> list[QueueFolder]:
 
 
 def database_tree(database: Location, file_size: int = DEFAULT_FILE_SIZE) -> Location:
-    """The queues of a database as a folder of queue files of this size.
-
-    Raises:
-        StorageError: RocksDB does not open the database.
-    """
+    """The queues of a database as a folder of queue files of this size."""
     queues = QueueDatabase(database, file_size)
     queues.open_database()
     return Location(queues, database.path)
