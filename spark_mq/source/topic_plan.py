@@ -42,6 +42,9 @@ _CLOCKS = 8
 """Queues whose units are searched for the ends of a time range, if all queues are requested."""
 _MOST_OWN_UNITS, _SAMPLE = 1 << 22, 1 << 12
 """Units of the topic that are read before the decision, and those of each queue that are read of more units."""
+_BYTES_PER_OWN_UNIT = 16 << 10
+"""Of a database, at most one unit is read before the decision for so many bytes of the log. A unit takes half a
+microsecond there, as long as 1 KiB of a scan: a wrong decision costs more than a sixteenth of a scan."""
 _PART_COST = 256 << 20
 """What one of many tasks costs at most, in bytes that are read in order: some 100 milliseconds. Spark adds 30 to it."""
 _LEAST_COST = 64 << 20
@@ -106,9 +109,11 @@ def topic_cover(
     price, tags_codes = cost_of(store.location), _tags_codes(predicate)
     files = within or LogRange(store.records.min_offset, store.records.max_offset)
     is_all = within is not None or predicate.store_timestamp.is_all
-    own_cost = _own_cost(requested, files, price, tags_codes) if most is not None and is_all else None
-    if most is not None and own_cost is not None and own_cost > most * files.size:
-        return _TOO_MANY  # before the ends of all queues are looked for
+    own_cost = None
+    if most is not None and is_all and store.queue_database is None:  # which knows the ends of its queues
+        own_cost = _own_cost(requested, files, price, tags_codes)
+        if own_cost > most * files.size:
+            return _TOO_MANY  # before the ends of all queues are looked for
     log, live = within or time_window(predicate, store, requested), store.live_log
     comparison = QueueComparison.of(store, everything, log)
     of_all = comparison.cost()
@@ -117,7 +122,9 @@ def topic_cover(
     if most is not None:
         if of_all > most * log.size:
             return "reading the units of all queues costs as much as reading the log"
-        own_cost = _own_cost(requested, log, price, tags_codes) if own_cost is None else own_cost
+        if own_cost is None:
+            most_units = _MOST_OWN_UNITS if store.queue_database is None else log.size // _BYTES_PER_OWN_UNIT
+            own_cost = _own_cost(requested, log, price, tags_codes, most_units)
         if of_all + own_cost > most * log.size:
             return _TOO_MANY
     cover = comparison.result()
@@ -176,18 +183,22 @@ def parts_without_units(store: MessageStore, log: LogRange, queue: ConsumeQueue)
 
 
 def _own_cost(
-    requested: Sequence[ConsumeQueue], log: LogRange, price: ReadCost, tags_codes: frozenset[int] | None
+    requested: Sequence[ConsumeQueue],
+    log: LogRange,
+    price: ReadCost,
+    tags_codes: frozenset[int] | None,
+    most: int = _MOST_OWN_UNITS,
 ) -> int:
     """What it costs to read the topic's messages in a part of the log, by its own units alone.
 
-    If these are very many, some of them are read, and the cost is an estimate for messages at regular distances.
+    If these are more than `most`, some of them are read, and the cost is an estimate for messages at regular distances.
     """
     bounds = units_into(requested, log)
     count = sum(map(len, bounds))
-    is_estimate = count > _MOST_OWN_UNITS
+    is_estimate, sample = count > most, min(_SAMPLE, most // max(len(requested), 1))
     extents = []
     for queue, own in zip(requested, bounds, strict=True):
-        block = queue.units(own.start, min(own.stop, own.start + _SAMPLE) if is_estimate else own.stop)
+        block = queue.units(own.start, min(own.stop, own.start + sample) if is_estimate else own.stop)
         if tags_codes is not None and not is_estimate:
             block = block[can_have_tags(block["tags_code"], tags_codes)]
         extents.append(live_extents(block, log))

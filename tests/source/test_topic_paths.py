@@ -43,7 +43,8 @@ from tests.support.damaged_queues import Edit, damaged, edits
 from tests.support.in_process import Row, identity, read_partitions, read_rows, row_offsets
 from tests.support.kernels import examples
 from tests.support.plans import make_look_ups_cheap, options_of, plan
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.rocksdb import ROCKS
+from tests.support.stores import OWN_STORES, RealStore, Unpack, stores_in
 
 STORES = stores_in(OWN_STORES)
 
@@ -474,3 +475,15 @@ def test_every_topic_of_every_store(store: RealStore, folders: dict[str, Path]) 
         found = read_rows(**options_of(store, folder, topic=topic))
         assert sorted(found, key=identity) == [row for row in rows if row["topic"] == topic]
     assert by_queues
+
+
+@pytest.mark.parametrize("bytes_per_unit", [1, 1 << 40])
+def test_the_number_of_units_that_decide_in_a_database_changes_no_row(
+    bytes_per_unit: int, unpacked: Unpack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_plan, "_BYTES_PER_OWN_UNIT", bytes_per_unit)
+    store = str(unpacked(ROCKS))
+    rows = read_rows(path=store)
+    for topic in sorted({row["topic"] for row in rows}):
+        expected = [row for row in rows if row["topic"] == topic]
+        assert sorted(read_rows(path=store, topic=topic), key=identity) == sorted(expected, key=identity)
