@@ -243,3 +243,18 @@ def test_a_repair_makes_the_database_of_lite_topics(
     assert grave(check(store, STORE.broker_conf)[1]) == []
     undo_repair(str(store))
     assert files_of(store) == damaged
+
+
+def test_a_repair_makes_the_database_where_the_broker_looks_for_it(store: Path, tmp_path: Path) -> None:
+    """With `useSeparateStorePathForRocksdbCQ`, the database has a folder of its own."""
+    conf, folder = tmp_path / "broker.conf", store / "consumequeue_rocksdb"
+    conf.write_text(f"{STORE.broker_conf.read_text()}useSeparateStorePathForRocksdbCQ=true\n")
+    folder.mkdir()
+    for path in [path for path in (store / "consumequeue").iterdir() if path.is_file()]:
+        path.rename(folder / path.name)
+    wanted = records(folder, "default")
+    lose_unit(folder)
+    repair_here(store, str(conf), apply=True)
+    assert wanted.items() <= records(folder, "default").items()
+    assert not (store / "consumequeue/CURRENT").exists()
+    assert grave(check(store, conf)[1]) == []
