@@ -53,7 +53,7 @@ _PROBLEMS = pa.array([None, *_RECORD_PROBLEMS, *UNIT_PROBLEMS], pa.string())
 _OTHER_RECORD = 1
 _NEWEST, _SUPERSEDED, _DELETED, _NO_KEY, _MISSING, _NO_STATE = range(6)
 _STATES = pa.array(["NEWEST", "SUPERSEDED", "DELETED", "NO_KEY", "MISSING", None], pa.string())
-_MOST_ROWS = 8192
+_MOST_ROWS = 16384
 _NUMBERS = ["queue_offset", "store_timestamp", "store_size", "commit_log_offset"]
 _SCHEMA = pa.schema(
     [

@@ -326,8 +326,10 @@ def _find_batches(buffer: Bytes, frames: Frames, queue_offsets: OutInt64s, messa
         frame = frames[index]
         properties, length = frame.properties_start, int(frame.properties_length)
         base, base_length = find_value(buffer, properties, length, _INNER_BASE)
-        count, count_length = find_value(buffer, properties, length, _INNER_NUM)
-        if base_length > 0 and count_length > 0:
+        count, count_length = 0, -1
+        if base_length > 0:
+            count, count_length = find_value(buffer, properties, length, _INNER_NUM)
+        if count_length > 0:
             queue_offsets[index] = _parse_offset(buffer, base, base + base_length)
             message_counts[index] = _parse_offset(buffer, count, count + count_length)
         else:
