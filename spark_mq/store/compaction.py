@@ -216,12 +216,21 @@ def _with_states(copied: pa.Table, sent: pa.Table, topics: Sequence[str]) -> pa.
     """The rows of messages in the copies, and of messages of the log that are not there although they have to be."""
     count, both = copied.num_rows, pa.concat_tables([copied, sent])
     queue, queue_offset, is_empty = (both[name].to_numpy() for name in ("queue", "queue_offset", "is_empty"))
-    keys = both["key"].combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy()
-    is_newest, is_copied, row = _compared(queue, queue_offset, keys, count)
-    has_key = keys >= 0
-    is_missing = ~is_copied & (~has_key | is_newest & ~is_empty)
+    row, is_copied = _matches(queue, queue_offset, count)
     of_log = sent.select(["commit_log_offset", "digest"]).take(pa.array(row, mask=row < 0))
-    differs = pc.fill_null(pc.not_equal(copied["digest"], of_log["digest"]), False).to_numpy()
+    is_same = pc.fill_null(pc.equal(copied["digest"], of_log["digest"]), False).to_numpy()
+    differs, same = (row >= 0) & ~is_same, np.flatnonzero(is_same)
+    # A copy has the key of the same record in the log.
+    others = np.append(np.flatnonzero(~is_same), np.arange(count, queue.size))
+    keys = both["key"].take(pa.array(others)).combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy()
+    ranks = np.unique(queue[others], return_inverse=True)[1]
+    of_key = np.unique(ranks * (others.size + 1) + keys, return_inverse=True)[1]
+    newest = np.full(others.size, np.iinfo(np.int64).min)
+    np.maximum.at(newest, of_key, queue_offset[others])
+    is_newest, has_key = np.empty(queue.size, np.bool_), np.empty(queue.size, np.bool_)
+    is_newest[others], has_key[others] = queue_offset[others] == newest[of_key], keys >= 0
+    is_newest[same], has_key[same] = is_newest[count + row[same]], has_key[count + row[same]]
+    is_missing = ~is_copied & (~has_key | is_newest & ~is_empty)
     problems = np.where(differs, _OTHER_RECORD, copied["problem"].to_numpy())
     states = np.select([~has_key, ~is_newest, is_empty], [_NO_STATE, _SUPERSEDED, _DELETED], _NEWEST)
     missing = sent.filter(pa.array(is_missing[count:]))
@@ -242,30 +251,25 @@ def _with_states(copied: pa.Table, sent: pa.Table, topics: Sequence[str]) -> pa.
     schema = COMPACTED_MESSAGES.schema
     found = pa.table([columns[name] for name in schema.names], schema=schema)
     offsets = rows["queue_offset"].to_numpy()
-    if (is_same := np.diff(numbers) == 0).size and not (
-        (np.diff(numbers) > 0) | is_same & (np.diff(offsets) >= 0)
-    ).all():
+    after, below = np.diff(numbers), np.diff(offsets) < 0
+    if ((after < 0) | (after == 0) & below).any():
         found = found.take(np.lexsort((offsets, numbers)))
     return found
 
 
-def _compared(queue: Int64s, queue_offset: Int64s, keys: Int64s, count: int) -> tuple[Flags, Flags, Int64s]:
-    """Which messages are the newest of their key in their queue, and which are in the copies, as the first `count` are.
+def _matches(queue: Int64s, queue_offset: Int64s, count: int) -> tuple[Int64s, Flags]:
+    """For each of the first `count` messages, which are the copies, the last one of the log with its queue offset.
 
-    For each of these, the number of the last message of the log with its queue offset, from 0 on; -1 without one.
+    It is a number from 0 on; -1 if there is none. And which of all messages are in the copies.
     """
-    is_newest, is_copied, row = np.empty(queue.size, np.bool_), np.arange(queue.size) < count, np.full(count, -1)
-    newest = np.empty(keys.max(initial=-1) + 2, np.int64)  # those without a key, -1, have the last place
+    row, is_copied = np.full(count, -1), np.arange(queue.size) < count
     names, ranks = np.unique(queue, return_inverse=True)
     order = np.argsort(ranks.astype(np.min_scalar_type(names.size)), kind="stable")
     for own in np.split(order, np.searchsorted(ranks[order], np.arange(1, names.size))):
-        newest[keys[own]] = queue_offset[own[:1]]
-        np.maximum.at(newest, keys[own], queue_offset[own])
-        is_newest[own] = queue_offset[own] == newest[keys[own]]
         copies, of_log = np.split(own, np.searchsorted(own, [count]))
         is_copied[of_log] = np.isin(queue_offset[of_log], queue_offset[copies])
         of_log = of_log[is_copied[of_log]]
         of_log = of_log[np.argsort(queue_offset[of_log], kind="stable")]
         copies = copies[np.isin(queue_offset[copies], queue_offset[of_log])]
         row[copies] = of_log[np.searchsorted(queue_offset[of_log], queue_offset[copies], side="right") - 1] - count
-    return is_newest, is_copied, row
+    return row, is_copied
