@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -196,6 +197,13 @@ class CommandParser(argparse.ArgumentParser):
         if unknown:
             self.error(f"{unknown[0]!r} is one argument too many")
         return found, unknown
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print a help or an error. A help that cannot be written is an error, which `argparse` passes over."""
+        if file is sys.stdout:
+            print(message, end="", flush=True)
+        else:
+            super()._print_message(message, file)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         names = list(map(str, action.choices or ()))

@@ -194,8 +194,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     words = place_stores_file(join_relative_times(arguments))
-    parsed = parser_for(words).parse_args(words)
     try:
+        parsed = parser_for(words).parse_args(words)
         status = int(parsed.run(parsed))
         sys.stdout.flush()
     except SparkMqError as error:
@@ -206,6 +206,10 @@ def _run(arguments: Sequence[str]) -> int:
         return FOUND
     except OSError as error:  # of a file or a network; no part of the package expects it
         say(with_remedy(str(error)))
+        try:
+            sys.stdout.flush()
+        except OSError:  # else Python says it again at its end, and has a status of its own
+            discard_stdout()
         return FAILED
     except ImportError as error:
         missing = missing_package(error)

@@ -122,7 +122,7 @@ class FileReader(OpenFile):
         try:
             super().__init__(location)
         except FileNotFoundError as error:
-            raise StoreChangedError(f"{location} was removed since the store was opened; open it again") from error
+            raise StoreChangedError(f"{location} was removed since the store was opened: try again") from error
 
     def read(self, position: int, length: int) -> bytes:
         """The `length` bytes from `position` on; fewer if the file ends before."""

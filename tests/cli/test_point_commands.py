@@ -224,6 +224,18 @@ def test_a_reader_that_goes_away_is_no_error(store: str) -> None:
     assert (done.stdout.count("\n"), done.stderr) == (1, "")
 
 
+@pytest.mark.parametrize("unbuffered", ["1", ""])
+def test_output_that_cannot_be_written_is_one_error(unbuffered: str, store: str) -> None:
+    """Also a help, whose errors `argparse` passes over."""
+    for words in (["--help"], ["--version"], ["verify", "--help"], ["queues", store]):
+        command = [sys.executable, "-m", "spark_mq.cli.main", *words]
+        environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment)
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1), (words, done.stderr)
+        assert "a disk is full" in done.stderr
+
+
 def test_no_point_command_imports_numba_pandas_or_spark(store: str, unpacked: Unpack) -> None:
     """One process runs them all, `life` first, which needs no `pyarrow.compute` either."""
     program = """import json, sys
