@@ -116,20 +116,20 @@ class _SailReader(DataSourceReader):
 def register_source(spark: SparkSession, source: type[DataSource]) -> None:
     """Register a data source, unless Spark has found it by itself: 4.0 and 4.1 refuse to register it again.
 
-    It is registered in the active session, too: after other sessions of the process were used, a stream of `spark` was
-    seen not to find a source that only `spark` had.
+    Spark asks the active session of the thread whether a source exists, and then registers it in `spark`. So `spark` is
+    made the active session, as `spark.sql` does.
     """
     if is_sail(spark):
         zone = {"zone": spark.conf.get(TIME_ZONE)}
         spark.dataSource.register(type(source.__name__, (_SailSource, source), zone))
         return
-    active = type(spark).getActiveSession()
-    for session in [spark] if active in (None, spark) else [spark, active]:
-        try:
-            session.dataSource.register(source)
-        except PySparkException as error:
-            if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
-                raise
+    if hasattr(spark, "newSession"):  # a session of this process, not of Spark Connect
+        spark._jsparkSession.setActiveSession(spark._jsparkSession)
+    try:
+        spark.dataSource.register(source)
+    except PySparkException as error:
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+            raise
 
 
 def session_has_read_limits(spark: SparkSession) -> bool:

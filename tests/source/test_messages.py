@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.functions import spark_partition_id
 
+from spark_mq._compat import register_source
 from tests.support.stores import OWN_STORES, PROJECT, SAME, WORKLOAD, RealStore, Unpack, stores_in, usual_stores
 
 TRANSACTION_TYPES = ("NONE", "PREPARED", "COMMIT", "ROLLBACK")
@@ -62,6 +64,20 @@ def test_small_splits_give_the_same_rows(engine: SparkSession, unpacked: Unpack,
 def test_spark_finds_the_format_by_itself(spark: SparkSession, unpacked: Unpack) -> None:
     # The session never called register: pyspark_rocketmq did it.
     assert read(spark, unpacked(SMALLEST)).columns[0] == "commit_log_offset"
+
+
+def test_each_session_of_a_process_has_the_source_that_was_registered_in_it(spark: SparkSession) -> None:
+    class Source(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "registered_here"
+
+        def schema(self) -> str:
+            return "number INT"
+
+    for session in (spark.newSession(), spark.newSession(), spark):
+        register_source(session, Source)
+        assert session.read.format("registered_here").load().columns == ["number"]
 
 
 def test_sql_reads_a_temporary_view(engine: SparkSession, unpacked: Unpack) -> None:
