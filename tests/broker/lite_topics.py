@@ -103,13 +103,13 @@ class LiteTopics:
         fields = {"group": group, "liteTopic": lite_topic, "topK": 10}
         return dict(json.loads(self._ask(RequestCode.GET_LITE_GROUP_INFO, fields)))
 
-    def await_expiry(self, *lite_topics: str) -> None:
-        """Wait until the broker has deleted lite topics, at most three minutes."""
-        for _ in range(180):
-            if not any(self.info(name)["topicOffset"]["maxOffset"] for name in lite_topics):
+    def await_ends(self, ends: Mapping[str, int]) -> None:
+        """Wait until lite topics have these max offsets (0: the broker has deleted it), at most three minutes."""
+        for _ in range(360):
+            if all(self.info(name)["topicOffset"]["maxOffset"] == end for name, end in ends.items()):
                 return
-            time.sleep(1)
-        raise HarnessError(f"lite topics {', '.join(lite_topics)} do not expire")
+            time.sleep(0.5)
+        raise HarnessError(f"lite topics do not get the max offsets {ends}")
 
     def facts(self, lite_topics: Iterable[str], group: str | None = None) -> Iterator[dict[str, Any]]:
         """What the broker says, as facts of a store: the ends of lite topics, and the offsets and lags of a group."""

@@ -289,7 +289,7 @@ class StoreMaker:
             short.send("gone", 0)
             time.sleep(1)
             lite.consume("readers", 20, 9)
-            short.await_expiry("again", "gone")
+            short.await_ends({"again": 0, "gone": 0})
             for number in range(3):
                 short.send("again", number)
             facts = [*lite.facts("abcd", "readers"), *short.facts(["again", "gone"])]
