@@ -170,6 +170,7 @@ def commands_session(delta: SparkSession, delta_jars: dict[str, str], monkeypatc
         monkeypatch.setattr(f"spark_mq.cli.{module}.spark_session", session)
 
 
+@pytest.mark.timeout(1800)  # some fifty commands, three of which start a Spark of their own
 @pytest.mark.usefixtures("commands_session")
 def test_every_command_of_the_pages_runs_as_printed(
     bare_python: Python, package: Path, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
