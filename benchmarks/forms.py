@@ -29,10 +29,9 @@ from benchmarks.run import WITH_BODIES, WITHOUT_BODIES, generated
 from spark_mq.datasource import RocketMQDataSource
 from spark_mq.format.consume_queue import BATCH_UNIT_DTYPE, UNIT_DTYPE
 from spark_mq.format.dledger import BLANK, BLANK_MAGIC, HEAD
-from spark_mq.format.inner_batch import NEED_UNWRAP_FLAG
 from spark_mq.format.java_text import hash_code
 from spark_mq.format.message_schema import MESSAGE_SCHEMA
-from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, INNER_BATCH_FLAG, Record, decode_record
+from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, INNER_BATCH_FLAG, NEED_UNWRAP_FLAG, Record, decode_record
 from spark_mq.indexer.rebuild import rebuild_with
 from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.job.tasks import LocalTasks

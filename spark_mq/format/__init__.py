@@ -5,7 +5,7 @@ Read in this order:
 1. the commit log: `record` (the table of a record's bytes), `dledger` (the head before it in a DLedger log),
    `properties`, `message_id`, `system_topic`, `compression`, `java_text`, `broker_version` (which rules differ by
    version);
-2. a message as a row: `message_schema` (columns and types), `message_row`, `inner_batch`, `timestamp`, `arrow_array`,
+2. a message as a row: `message_schema` (columns and types), `message_row`, `timestamp`, `arrow_array`,
    `pieces`; `amounts` (numbers as text);
 3. the consume queue: `consume_queue`, `consume_queue_ext`, `bloom_filter`;
 4. the index: `dispatch` (keys and queues of a message), `index_file` (the table of a file's bytes, which file gets an

@@ -2,12 +2,25 @@
 
 The twin `kernels.columns` computes the same values for many records; tests compare the two. This module imports no
 numba: a point look-up that prints one message must not wait for that import.
+
+The body of an inner batch, a record of a batch consume queue, has several messages. A consumer gets them one by one
+(`MessageDecoder.decodeMessage`@5.3.3): message i has the record's queue offset + i, a body, properties and a flag of
+its own, and everything else of the record. The body is one frame after the other:
+
+| at | width | field |
+| --- | --- | --- |
+| 0 | i32 | size of the frame |
+| 4 | i32, i32 | not used |
+| 12 | i32 | flag |
+| 16 | i32 + n | body |
+| | i16 + n | properties |
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,12 +31,14 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import V4_MAPPED, encode_offset_message_id
 from spark_mq.format.message_schema import CORRUPT_RECORD, MESSAGE_SCHEMA
 from spark_mq.format.properties import KEYS, TAGS, UNIQUE_KEY, parse_properties
-from spark_mq.format.record import COMPRESSED_FLAG, TRANSACTION_TYPE_NAMES, Record
+from spark_mq.format.record import COMPRESSED_FLAG, TRANSACTION_TYPE_NAMES, UNWRAPPED_FLAGS, Record
 from spark_mq.format.timestamp import micros, of_micros
 
 Row = dict[str, Any]
 """Values by column name; a column that the row lacks is NULL. Timestamps are microseconds since the epoch."""
 
+_HEAD = struct.Struct(">iiiii")
+_LENGTH = struct.Struct(">h")
 _PORT = struct.Struct(">i")
 _IPV6_GROUPS = struct.Struct(">8H")
 _IPV4_SIZE = 4
@@ -65,6 +80,35 @@ def message_row(record: Record) -> Row:
         row["encoded_body"] = record.body
         row["body"], row[CORRUPT_RECORD] = decompress_or_reason(record.body, record.sys_flag)
     return row
+
+
+def consumer_rows(record: Record) -> list[Row]:
+    """The rows of the messages that a consumer gets of a record, which are several ones of an inner batch.
+
+    Such a row has neither of the two bits of a batch in `sys_flag`; `store_size`, `commit_log_offset` and
+    `offset_message_id` are those of the record. If the body is not a batch, the result is the row of the record, with
+    the reason in `_corrupt_record`.
+    """
+    row = message_row(record)
+    if record.sys_flag & UNWRAPPED_FLAGS != UNWRAPPED_FLAGS or row.get(CORRUPT_RECORD) is not None:
+        return [row]
+    sys_flag = record.sys_flag & ~(UNWRAPPED_FLAGS | COMPRESSED_FLAG)
+    rows: list[Row] = []
+    try:
+        for number, (flag, body, properties) in enumerate(_frames(row["body"])):
+            message = replace(
+                record,
+                queue_offset=record.queue_offset + number,
+                flag=flag,
+                body=body,
+                properties=properties,
+                sys_flag=sys_flag,
+                body_crc=None,
+            )
+            rows.append({**message_row(message), "store_size": record.size})
+    except (ValueError, struct.error) as error:
+        return [{**row, CORRUPT_RECORD: f"BAD_INNER_BATCH: the body is not a batch of messages: {error}"}]
+    return rows
 
 
 def plain_row(record: Record) -> Row:
@@ -109,6 +153,22 @@ def host_text(host: bytes) -> str:
         return f"{'.'.join(map(str, address))}:{port}"
     groups = _IPV6_GROUPS.unpack(address)
     return f"[{':'.join(f'{group:x}' for group in groups)}]:{port}"
+
+
+def _frames(body: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """Flag, body and properties of each message."""
+    position = 0
+    while position < len(body):
+        size, _, _, flag, body_length = _HEAD.unpack_from(body, position)
+        after_body = position + _HEAD.size + body_length
+        if body_length < 0 or after_body + _LENGTH.size > len(body):
+            raise ValueError(f"a body of {body_length} bytes at byte {position}")
+        (properties_length,) = _LENGTH.unpack_from(body, after_body)
+        end = after_body + _LENGTH.size + properties_length
+        if properties_length < 0 or end != position + size or end > len(body):
+            raise ValueError(f"a message of {size} bytes at byte {position}")
+        yield flag, body[position + _HEAD.size : after_body], body[after_body + _LENGTH.size : end]
+        position = end
 
 
 def _text(value: bytes | None) -> str | None:

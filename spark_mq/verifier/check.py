@@ -44,8 +44,8 @@ from spark_mq.verifier.folders import IndexFolder
 from spark_mq.verifier.index_file import index_file_checks
 from spark_mq.verifier.journal import WHOLE, Facts, facts_of, files_now, new_journal, plan_since
 from spark_mq.verifier.listed_store import ListedStore
-from spark_mq.verifier.log_bounds import LiveLog, LogBounds, log_end_findings
-from spark_mq.verifier.log_check import CheckedLog, check_log
+from spark_mq.verifier.log_bounds import LiveLog, LogBounds, log_end_findings, lost_entry_findings
+from spark_mq.verifier.log_check import CheckedLog, check_log, entry_findings
 from spark_mq.verifier.queue_task import FilesWithoutMessages, QueueFiles
 from spark_mq.verifier.records import not_checked_queues
 from spark_mq.verifier.result import FindingSink, Summary, VerifyReport
@@ -278,11 +278,9 @@ def _checks_of_forms(
     """The checks of what few stores have. Their modules are loaded only for such a store: a command waits for them."""
     node, database = dledger_node(store), index_database(store)
     if node is not None:
-        from spark_mq.verifier.dledger import end_findings, entry_findings
-
         yield from (partial(entry_findings, node, segment) for segment in log.segments if segment.has_entries)
         if not is_running:
-            yield partial(end_findings, node, log.segments)
+            yield partial(lost_entry_findings, node, log.segments)
     if (store / COMPACTION).is_directory:
         from spark_mq.verifier.compaction import compaction_findings
 

@@ -176,3 +176,20 @@ def log_end_findings(last: Segment, end: int, has_grown: Callable[[], bool]) -> 
         found = f"{last.data_end - position} bytes that are not a whole record"
         found += f", with {records} records after them that are older than the end" if records else ""
     yield findings(code, last.path, expected, found, position=position, commit_log_offset=offset)
+
+
+def lost_entry_findings(node: Location, segments: tuple[Segment, ...]) -> Iterator[pa.RecordBatch]:
+    """At most one finding: the entries at the end of a DLedger log that it has no more."""
+    from spark_mq.store.log.dledger_log import lost_entries
+
+    lost = lost_entries(node, segments)
+    if lost is not None:
+        last = segments[-1]
+        yield findings(
+            "DLEDGER_LOST",
+            last.path,
+            f"entries up to index {lost[1]}",
+            f"a log that ends before index {lost[0]}",
+            position=last.data_end,
+            commit_log_offset=last.base + last.data_end,
+        )

@@ -11,8 +11,10 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from spark_mq.format.array_types import Flags
 from spark_mq.format.broker_version import INDEX_TAGS
 from spark_mq.format.consume_queue import Queue
+from spark_mq.format.dledger import HEAD_SIZE
 from spark_mq.format.index_file import IndexLayout
 from spark_mq.indexer.rebuild_plan import DispatchSettings, DispatchTargets
 from spark_mq.indexer.stage import StagedLog, misaligned_segments
@@ -22,7 +24,7 @@ from spark_mq.io.location import Location
 from spark_mq.job.tasks import TaskRunner
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.store_kind import batch_topics
-from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, INDEX
+from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, DLEDGER_INDEX, INDEX
 from spark_mq.store.log.commit_log import CommitLog, Segment, Split, plan_splits, within_offsets
 from spark_mq.store.log.live_reader import NO_TIME
 from spark_mq.store.log.log_range import joined, range_of
@@ -218,3 +220,41 @@ def _code_of(segment: Segment, corrupt: CorruptRange) -> str:
     reaches_end = corrupt.commit_log_offset + corrupt.length >= segment.end_offset
     is_filler = reaches_end and not segment.is_last and corrupt.code != UNFINISHED
     return "SEGMENT_FILLER" if is_filler else "LOG_CORRUPT"
+
+
+def entry_findings(node: Location, segment: Segment) -> Iterator[pa.RecordBatch]:
+    """What is wrong with the entries of a segment of a DLedger log, and with the units of DLedger's index for them.
+
+    What is between two records and is not the head of an entry is found with the records (`LOG_CORRUPT`). No broker
+    writes the CRCs of a head, and none reads them.
+    """
+    from spark_mq.store.log.dledger_log import index_units, read_entries
+
+    first, last, wrong = 0, None, 0
+    for entries in read_entries(segment, segment.data_end):
+        if last is None:
+            first = int(entries.index[0])
+            unit = index_units(node, first - 1, first)
+            last = first - 1, int(unit["term"][0])
+        indexes, terms = np.append(last[0], entries.index), np.append(last[1], entries.term)
+        broken = np.flatnonzero((np.diff(indexes) != 1) | (np.diff(terms) < 0))
+        for at in broken.tolist():
+            yield findings(
+                "DLEDGER_ENTRY",
+                segment.path,
+                f"index {int(indexes[at]) + 1}, and term {terms[at]} or later",
+                f"index {entries.index[at]}, term {entries.term[at]}",
+                position=int(entries.offset[at]) - segment.base,
+                commit_log_offset=int(entries.offset[at]),
+            )
+        last = int(entries.index[-1]), int(entries.term[-1])
+        if not broken.size:
+            units = index_units(node, int(entries.index[0]), last[0] + 1)
+            differs: Flags = np.zeros(units.size, np.bool_)
+            for name in ("offset", "size", "index", "term"):
+                differs |= units[name] != getattr(entries, name)
+            differs |= (units["magic"] != entries.magic) & (entries.size > HEAD_SIZE)
+            wrong += int(differs.sum())
+    if wrong:
+        expected = f"the units of entries from index {first} on"
+        yield findings("DLEDGER_INDEX", f"{node.name}/{DLEDGER_INDEX}", expected, f"{wrong} units with other values")

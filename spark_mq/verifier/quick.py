@@ -37,11 +37,10 @@ from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.store_lock import is_locked
 from spark_mq.verifier.config_files import BrokerState
-from spark_mq.verifier.dledger import end_findings
 from spark_mq.verifier.finding import FINDING_SCHEMA, findings
 from spark_mq.verifier.folders import IndexFolder
 from spark_mq.verifier.listed_store import ListedStore
-from spark_mq.verifier.log_bounds import LiveLog, log_end_findings
+from spark_mq.verifier.log_bounds import LiveLog, log_end_findings, lost_entry_findings
 from spark_mq.verifier.result import Summary, VerifyReport
 
 _ANY_TIME = (1 << 63) - 1
@@ -119,7 +118,7 @@ def _log_edges(
     last, end = log.segments[-1], store.get_max_phy_offset()
     node = dledger_node(store.location)
     if node is not None and not is_locked(store.location):
-        yield from end_findings(node, log.segments)
+        yield from lost_entry_findings(node, log.segments)
     if last.base <= end < last.base + last.data_end:
         yield from log_end_findings(last, end, LiveLog(store.location, last, end, newest).has_grown)
 

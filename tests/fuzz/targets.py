@@ -30,12 +30,11 @@ from spark_mq.filters.parser import parse_sql92
 from spark_mq.filters.truth import Truth
 from spark_mq.format.consume_queue_ext import HEADER_SIZE, parse_unit, parse_units
 from spark_mq.format.index_file import IndexFile, IndexLayout, index_key_hash, query_offset, read_entries
-from spark_mq.format.inner_batch import consumer_rows
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.kernels.frames import new_frames, scan_records
 from spark_mq.format.kernels.index_put import check_pointers
-from spark_mq.format.message_row import message_row
+from spark_mq.format.message_row import consumer_rows, message_row
 from spark_mq.format.message_schema import MESSAGE_SCHEMA
 from spark_mq.format.properties import encode_properties, parse_properties
 from spark_mq.format.record import MIN_RECORD_SIZE, Record, decode_record

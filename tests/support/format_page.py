@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
 
-from spark_mq.format import consume_queue, consume_queue_ext, index_file, inner_batch, properties, record
+from spark_mq.format import consume_queue, consume_queue_ext, index_file, message_row, properties, record
 from spark_mq.format.broker_version import version_rules
 from spark_mq.format.record import Record, decode_record
 from spark_mq.store.config import checkpoint
@@ -63,7 +63,7 @@ class _Parts:
             "unit bytes": self._unit,
             "extension fields": lambda: _table(consume_queue_ext, 0),
             "batch unit fields": lambda: _table(consume_queue, 1),
-            "inner batch fields": lambda: _table(inner_batch, 0),
+            "inner batch fields": lambda: _table(message_row, 0),
             "extension bytes": self._extension,
             "index fields": lambda: _table(index_file, 0),
             "index entry fields": lambda: _table(index_file, 1),

@@ -21,10 +21,9 @@ Some modules have a twin in plain Python for single records. Tests compare the t
 | `entries` | `dledger` |
 | `properties` | `properties` |
 | `java_string` | `java_text` |
-| `columns`, `fields` | `message_row`, `message_id` |
+| `columns`, `fields`, `inner_batches` | `message_row`, `message_id` |
 | `batches`, `index_keys` | `dispatch`, `index_file.index_key_hash` |
 | `index_look_up` | `index_file` |
-| `inner_batches` | `inner_batch` |
 
 A module here may import what `spark_mq.format` may, and numba.
 """

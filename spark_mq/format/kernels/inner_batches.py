@@ -1,6 +1,6 @@
 """The messages of inner batches as records of their own, as kernels.
 
-`spark_mq.format.inner_batch` describes the body of such a record, and is the twin for one record. A message becomes a
+`spark_mq.format.message_row` describes the body of such a record, and is the twin for one record. A message becomes a
 record with everything of the record of its batch, except its queue offset, flag, body, body CRC and properties, and
 without the bits of a batch and of a compressed body. So what reads records reads these messages.
 
@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterator
 import numpy as np
 
 from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
-from spark_mq.format.inner_batch import UNWRAPPED_FLAGS
 from spark_mq.format.kernels.batches import message_batches
 from spark_mq.format.kernels.big_endian import (
     SLACK,
@@ -41,6 +40,7 @@ from spark_mq.format.record import (
     INNER_BATCH_FLAG,
     QUEUE_OFFSET_AT,
     SYS_FLAG_AT,
+    UNWRAPPED_FLAGS,
 )
 
 _CLEARED = ~(UNWRAPPED_FLAGS | COMPRESSED_FLAG)

@@ -20,9 +20,8 @@ from spark_mq.format.broker_version import (
 )
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import LIGHT_PREFIX
-from spark_mq.format.inner_batch import consumer_rows
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.format.message_row import Row, corrupt_row, message_table
+from spark_mq.format.message_row import Row, consumer_rows, corrupt_row, message_table
 from spark_mq.format.timestamp import millis_of
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location

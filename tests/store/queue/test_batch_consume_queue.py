@@ -14,7 +14,7 @@ import pytest
 from spark_mq.cli.main import main
 from spark_mq.expirer import expire
 from spark_mq.format.consume_queue import BATCH_UNIT_SIZE
-from spark_mq.format.inner_batch import consumer_rows
+from spark_mq.format.message_row import consumer_rows
 from spark_mq.format.record import Record, decode_record
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.disk_use import topic_bytes
