@@ -144,6 +144,12 @@ def test_offsets_of_consumers_are_in_the_file_of_light_queues(store: Path) -> No
     content["lmqOffsetTable"] = {"%LMQ%a@%LMQ%sensors": 79}
     (store / "config/lmqConsumerOffset.json").write_text(json.dumps(content))
     assert codes(store) == {("OFFSET_PAST_END", "%LMQ%a")}
+    repair_here(store, STORE.broker_conf, apply=True, offsets=True)
+    assert codes(store) == set()
+    assert {one.topic: one.offset for one in load_consumer_offsets(Location.resolve(str(store)))} == {
+        "%LMQ%a": next(fact["max"] for fact in STORE.facts("queue") if fact["topic"] == "%LMQ%a"),
+        "b1_Main": 5,
+    }
 
 
 def test_the_progress_of_a_group_of_a_light_queue_is_known(store: Path) -> None:

@@ -94,8 +94,9 @@ def consumer_offsets_json(
 ) -> tuple[bytes, int]:
     """The file `config/consumerOffset.json` of the new store, and the number of offsets whose queues it lacks.
 
-    `lmqConsumerOffset.json` has the same form. If two topics become one, a group continues at the smaller one of its
-    two offsets, so that it misses no message.
+    `lmqConsumerOffset.json` has the same form, and offsets of light message queues: one stays if `translate` knows no
+    new one, because messages name their places in these queues. If two topics become one, a group continues at the
+    smaller one of its two offsets, so that it misses no message.
     """
     content, names = object_of(existing, path), topics or {}
     kept: dict[str, dict[int, int]] = {}
@@ -111,7 +112,12 @@ def consumer_offsets_json(
         entry = kept.setdefault(f"{names.get(topic, topic)}{mark}{group}", {})
         for queue_id, offset in translated.items():
             entry[queue_id] = min(entry.get(queue_id, offset), offset)
-    new = {**content, "offsetTable": kept}
+    new: dict[str, object] = {**content, "offsetTable": kept}
+    if light := object_in(content, "lmqOffsetTable", path):
+        new["lmqOffsetTable"] = {
+            key: _translated({"0": offset}, partial(translate, key.partition("@")[0]), path).get(0, offset)
+            for key, offset in light.items()
+        }
     if isinstance(content.get("groupTopicMap"), dict):
         new["groupTopicMap"] = _group_topics(content["groupTopicMap"], kept)
     return _new_text(new, existing), dropped
