@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Flags, Int64s
+from spark_mq.format.arrow_array import array_of
 from spark_mq.format.consume_queue import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, BatchUnits, is_written
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MAX_STORE_SIZE
 from spark_mq.format.properties import KEYS, TAGS
@@ -48,11 +49,11 @@ _RECORD_PROBLEMS = (
     "it is a message of another queue",
     "its queue offset is not after that of the record before it",
 )
-_PROBLEMS = pa.array([None, *_RECORD_PROBLEMS, *UNIT_PROBLEMS], pa.string())
+_PROBLEMS = array_of([None, *_RECORD_PROBLEMS, *UNIT_PROBLEMS], pa.string())
 """What column `problem` of copies has the numbers of, until the end; a smaller number comes before another problem."""
 _OTHER_RECORD = 1
 _NEWEST, _SUPERSEDED, _DELETED, _NO_KEY, _MISSING, _NO_STATE = range(6)
-_STATES = pa.array(["NEWEST", "SUPERSEDED", "DELETED", "NO_KEY", "MISSING", None], pa.string())
+_STATES = array_of(["NEWEST", "SUPERSEDED", "DELETED", "NO_KEY", "MISSING", None], pa.string())
 _MOST_ROWS = 16384
 _NUMBERS = ["queue_offset", "store_timestamp", "store_size", "commit_log_offset"]
 _SCHEMA = pa.schema(
@@ -186,7 +187,7 @@ def _sent(store: MessageStore, topics: Sequence[str]) -> pa.Table:
         for part in read_split(split):
             if isinstance(part, RecordChunk):
                 columns = MessageColumns(part.buffer, part.frames)
-                number = pc.index_in(columns.column("topic"), pa.array(topics)).fill_null(-1).to_numpy()
+                number = pc.index_in(columns.column("topic"), array_of(topics, pa.string())).fill_null(-1).to_numpy()
                 queue = (number.astype(np.int64) << 32) + columns.column("queue_id").to_numpy()
                 found.append(_columns(columns.with_frames(part.frames[number >= 0]), queue[number >= 0]))
     return pa.concat_tables(found)
@@ -239,7 +240,7 @@ def _with_states(copied: pa.Table, sent: pa.Table, topics: Sequence[str]) -> pa.
     ids = numbers.astype(np.int32)
     no_copy = pa.nulls(missing.num_rows, pa.int64())
     columns = dict(zip(rows.schema.names, rows.columns, strict=True)) | {
-        "topic": pa.array(topics).take(pa.array(numbers - ids >> 32)),
+        "topic": array_of(topics, pa.string()).take(pa.array(numbers - ids >> 32)),
         "queue_id": pa.array(ids),
         "state": _STATES.take(pa.array(np.append(states[:count], np.where(has_key, _MISSING, _NO_KEY)[is_missing]))),
         "problem": _PROBLEMS.take(pa.array(np.append(problems, np.zeros(missing.num_rows, np.int64)))),

@@ -21,7 +21,7 @@ from spark_mq.io.location import Location
 from spark_mq.source import planner, time_window
 from spark_mq.source.read_plan import AccessPath
 from spark_mq.store.index import coverage, key_index
-from spark_mq.store.index import folder as file_times
+from spark_mq.store.index import file_names as file_times
 from spark_mq.store.message_store import MessageStore
 from tests.support.broken_trees import BrokenTrees
 from tests.support.in_process import read_rows, row_offsets
