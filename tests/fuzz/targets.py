@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 import tempfile
 import warnings
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -34,10 +35,11 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.kernels.frames import new_frames, scan_records
 from spark_mq.format.kernels.index_put import check_pointers
+from spark_mq.format.kernels.inner_batches import inner_messages
 from spark_mq.format.message_row import consumer_rows, message_row
-from spark_mq.format.message_schema import MESSAGE_SCHEMA
+from spark_mq.format.message_schema import CORRUPT_RECORD, MESSAGE_SCHEMA
 from spark_mq.format.properties import encode_properties, parse_properties
-from spark_mq.format.record import MIN_RECORD_SIZE, Record, decode_record
+from spark_mq.format.record import COMPRESSED_FLAG, CRC_MASK, MIN_RECORD_SIZE, UNWRAPPED_FLAGS, Record, decode_record
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import RocksDatabase
@@ -112,7 +114,37 @@ def a_record(data: bytes) -> None:
     (row,) = messages.record_batch(MESSAGE_SCHEMA.names).to_pylist()
     plain = pa.Table.from_pylist([message_row(record)], MESSAGE_SCHEMA).to_pylist()[0]
     assert {name: row[name] for name in plain} == plain
-    consumer_rows(record)
+
+
+def a_batch(data: bytes) -> None:
+    """The body of an inner batch: the rows of its messages, and the same of the kernels."""
+    plain = decode_record(stored_records()[0])
+    flags = plain.sys_flag & ~COMPRESSED_FLAG | UNWRAPPED_FLAGS
+    record = replace(plain, body=data, body_crc=zlib.crc32(data) & CRC_MASK, sys_flag=flags)
+    stored, frames = array(record.encode()), new_frames(1)
+    scan_records(stored, 0, stored.size, 0, stored.size, frames)
+    parts, is_left = inner_messages(stored, frames, MESSAGE_SCHEMA.names)
+    columns = [MessageColumns(*part).record_batch(MESSAGE_SCHEMA.names) for part in parts]
+    rows = [row for batch in columns for row in batch.to_pylist()]
+    expected = [{**row, "body_crc": zlib.crc32(row["body"]) & CRC_MASK} for row in consumer_rows(record)]
+    if is_left[0]:
+        assert expected[0][CORRUPT_RECORD]
+        assert not rows
+    else:
+        assert rows == pa.Table.from_pylist(expected, MESSAGE_SCHEMA).to_pylist()
+
+
+def batches() -> list[bytes]:
+    """Bodies of one message, and of three (`MessageDecoder.encodeMessages`@5.3.3)."""
+    records = [decode_record(data) for data in stored_records()[:4]]
+    frames = [
+        struct.pack(">iiiii", 22 + len(one.body) + len(one.properties), 0, 0, one.flag, len(one.body))
+        + one.body
+        + struct.pack(">h", len(one.properties))
+        + one.properties
+        for one in records
+    ]
+    return [frames[0], b"".join(frames[1:])]
 
 
 # properties
@@ -420,6 +452,7 @@ def expressions() -> list[bytes]:
 
 TARGETS: Mapping[str, Target] = {
     "record": Target(a_record, stored_records),
+    "batch": Target(a_batch, batches),
     "properties": Target(some_properties, lambda: [decode_record(data).properties for data in stored_records()]),
     "queue": Target(a_queue, lambda: [data[:400] for data in files_below("consumequeue/")]),
     "extension": Target(an_extension, extension_units),
