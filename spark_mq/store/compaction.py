@@ -216,23 +216,13 @@ def _columns(messages: MessageColumns, queue: Int64s, body: pa.Array | None = No
 def _with_states(copied: pa.Table, sent: pa.Table, topics: Sequence[str]) -> pa.Table:
     """The rows of messages in the copies, and of messages of the log that are not there although they have to be."""
     count, both = copied.num_rows, pa.concat_tables([copied, sent])
-    queue, queue_offset, is_empty = (both[name].to_numpy() for name in ("queue", "queue_offset", "is_empty"))
-    row, is_copied = _matches(queue, queue_offset, count)
+    is_empty = both["is_empty"].to_numpy()
+    row, is_copied = _matches(both["queue"].to_numpy(), both["queue_offset"].to_numpy(), count)
     of_log = sent.select(["commit_log_offset", "digest"]).take(pa.array(row, mask=row < 0))
     is_same = pc.fill_null(pc.equal(copied["digest"], of_log["digest"]), False).to_numpy()
-    differs, same = (row >= 0) & ~is_same, np.flatnonzero(is_same)
-    # A copy has the key of the same record in the log.
-    others = np.append(np.flatnonzero(~is_same), np.arange(count, queue.size))
-    keys = both["key"].take(pa.array(others)).combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy()
-    ranks = np.unique(queue[others], return_inverse=True)[1]
-    of_key = np.unique(ranks * (others.size + 1) + keys, return_inverse=True)[1]
-    newest = np.full(others.size, np.iinfo(np.int64).min)
-    np.maximum.at(newest, of_key, queue_offset[others])
-    is_newest, has_key = np.empty(queue.size, np.bool_), np.empty(queue.size, np.bool_)
-    is_newest[others], has_key[others] = queue_offset[others] == newest[of_key], keys >= 0
-    is_newest[same], has_key[same] = is_newest[count + row[same]], has_key[count + row[same]]
+    is_newest, has_key = _newest(both, is_same, row)
     is_missing = ~is_copied & (~has_key | is_newest & ~is_empty)
-    problems = np.where(differs, _OTHER_RECORD, copied["problem"].to_numpy())
+    problems = np.where((row >= 0) & ~is_same, _OTHER_RECORD, copied["problem"].to_numpy())
     states = np.select([~has_key, ~is_newest, is_empty], [_NO_STATE, _SUPERSEDED, _DELETED], _NEWEST)
     missing = sent.filter(pa.array(is_missing[count:]))
     rows = pa.concat_tables([copied, missing])
@@ -256,6 +246,26 @@ def _with_states(copied: pa.Table, sent: pa.Table, topics: Sequence[str]) -> pa.
     if ((after < 0) | (after == 0) & below).any():
         found = found.take(np.lexsort((offsets, numbers)))
     return found
+
+
+def _newest(both: pa.Table, is_same: Flags, row: Int64s) -> tuple[Flags, Flags]:
+    """Which messages are the newest of their key, and which have a key.
+
+    The first messages are those of the copies. One of them has the key of the same record in the log, if it `is_same`:
+    that is the record with the number `row`.
+    """
+    queue, queue_offset = both["queue"].to_numpy(), both["queue_offset"].to_numpy()
+    count, same = is_same.size, np.flatnonzero(is_same)
+    others = np.append(np.flatnonzero(~is_same), np.arange(count, queue.size))
+    keys = both["key"].take(pa.array(others)).combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy()
+    ranks = np.unique(queue[others], return_inverse=True)[1]
+    of_key = np.unique(ranks * (others.size + 1) + keys, return_inverse=True)[1]
+    newest = np.full(others.size, np.iinfo(np.int64).min)
+    np.maximum.at(newest, of_key, queue_offset[others])
+    is_newest, has_key = np.empty(queue.size, np.bool_), np.empty(queue.size, np.bool_)
+    is_newest[others], has_key[others] = queue_offset[others] == newest[of_key], keys >= 0
+    is_newest[same], has_key[same] = is_newest[count + row[same]], has_key[count + row[same]]
+    return is_newest, has_key
 
 
 def _matches(queue: Int64s, queue_offset: Int64s, count: int) -> tuple[Int64s, Flags]:
