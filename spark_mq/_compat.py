@@ -45,6 +45,7 @@ __all__ = [
     "ReadAllAvailable",
     "SupportsTriggerAvailableNow",
     "arrow_schema",
+    "is_connect",
     "is_sail",
     "limited_read",
     "register_source",
@@ -62,9 +63,14 @@ def arrow_schema(schema: StructType, zone: str = "UTC") -> pa.Schema:
     return to_arrow_schema(schema, timezone=zone) if takes_zone else to_arrow_schema(schema)
 
 
+def is_connect(spark: SparkSession) -> bool:
+    """Whether a session is one of Spark Connect, not of a Spark in this process."""
+    return not hasattr(spark, "sparkContext")
+
+
 def is_sail(spark: SparkSession) -> bool:
     """Whether the server of a Spark Connect session is Sail: Spark's own `version()` has a revision, too."""
-    if hasattr(spark, "sparkContext"):  # a session of Spark Connect has none
+    if not is_connect(spark):
         return False
     row = spark.sql("SELECT version()").first()
     return row is not None and " " not in row[0]
@@ -123,7 +129,7 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
         zone = {"zone": spark.conf.get(TIME_ZONE)}
         spark.dataSource.register(type(source.__name__, (_SailSource, source), zone))
         return
-    if hasattr(spark, "newSession"):  # a session of this process, not of Spark Connect
+    if not is_connect(spark):
         spark._jsparkSession.setActiveSession(spark._jsparkSession)
     try:
         spark.dataSource.register(source)

@@ -13,6 +13,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from spark_mq._compat import is_connect
 from spark_mq.errors import UnsupportedSparkError
 from spark_mq.io.s3 import OPTIONS, hadoop_settings, is_s3, with_settings
 
@@ -80,7 +81,7 @@ def connected(spark: SparkSession, uri: str) -> str:
     """
     if not is_s3(uri):
         return uri
-    if not hasattr(spark, "newSession"):
+    if is_connect(spark):
         return with_settings(uri)
     configuration, given = spark._jsc.hadoopConfiguration(), {}
     for name in OPTIONS:

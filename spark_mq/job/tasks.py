@@ -112,11 +112,11 @@ def spark_tasks(spark: SparkSession, progress: Callable[[str], None] | None = No
     Spark Connect cannot create a second session. There the job uses the given session, and restores its settings at
     the end. `progress` gets a line every few seconds. Raises `UnsupportedSparkError` if the server is Sail.
     """
-    from spark_mq._compat import is_sail
+    from spark_mq._compat import is_connect, is_sail
 
     if is_sail(spark):
         raise UnsupportedSparkError("a job runs on Spark, not on Sail; the commands also run it without either")
-    is_own = hasattr(spark, "newSession")
+    is_own = not is_connect(spark)
     session = spark.newSession() if is_own else spark
     before = {key: session.conf.get(key) or "" for key in _SETTINGS}
     try:
