@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import DAMAGED, FAILED, FOUND
 from spark_mq.cli.output.terminal import print_answer
 from spark_mq.format.amounts import size_text
-from spark_mq.format.broker_version import BrokerVersions, versions_text
+from spark_mq.format.broker_version import DISPATCHES_AT_CLEAN_BOOT, BrokerVersions, versions_text
 from spark_mq.io.location import Location
 from spark_mq.store.boot import Boot
 from spark_mq.store.broker_versions import find_broker_versions
@@ -33,6 +33,8 @@ from spark_mq.store.verdict import (
     whole_without_abort,
 )
 from spark_mq.verifier.codes import Severity
+from spark_mq.verifier.config_files import ConfigFiles
+from spark_mq.verifier.result import Summary
 
 if TYPE_CHECKING:
     from spark_mq.verifier.result import VerifyReport
@@ -102,11 +104,13 @@ def check_store(store: str, expect_version: str | None, conf: str | None) -> lis
 
 def answers_of(state: StoreState, report: VerifyReport, expect_version: str | None) -> list[Answer]:
     """The answers for a store, from its state with the whole log, and the report of a quick check."""
-    shared = [*lost_before(state), *_damage(report), *(Fact(NOT_KNOWN, text) for text in [unknown_lock(state)] if text)]
+    unknown = [Fact(NOT_KNOWN, text) for text in [unknown_lock(state)] if text]
+    config = ConfigFiles.of(Location.resolve(state.store))
     downgrade = [] if expect_version is None else list(_downgrade(state.store, expect_version))
     by_answer: dict[Answer, list[Boot]] = {}
     for boot in state.boots:
-        losses = (*_of_boot(state, boot), *shared, *downgrade)
+        damage = _damage(report, _past_ends(report, config, boot))
+        losses = (*_of_boot(state, boot), *lost_before(state), *damage, *unknown, *downgrade)
         are_known = any(loss.certainty != NOT_KNOWN for loss in losses)
         answer = _LOSSES if are_known else _UNKNOWN if losses else _YES
         if state.obstacles or state.last_stop.is_running or state.is_emptied_by(boot):
@@ -135,13 +139,29 @@ def _of_boot(state: StoreState, boot: Boot) -> Iterator[Fact]:
         yield Fact(NOT_KNOWN, f"what the index lacks: {state.index.unknown_layout}")
 
 
-def _damage(report: VerifyReport) -> Iterator[Fact]:
+def _past_ends(report: VerifyReport, config: ConfigFiles, boot: Boot) -> dict[str, int]:
+    """The numbers of offsets past the ends of queues, when the boot has completed these.
+
+    A broker corrects the offsets of delay levels when it loads them. 4.9 dispatches later, so levels whose queue it
+    completes go back, and their messages are delivered twice (`ScheduleMessageService.correctDelayOffset`@4.9.7).
+    """
+    codes = ["OFFSET_PAST_END", *([] if boot.rules.decide(DISPATCHES_AT_CLEAN_BOOT) else ["DELAY_OFFSET_PAST_END"])]
+    if not boot.completed or not report.counts.keys() & set(codes):
+        return {}
+    after = Summary()
+    for batch in config.findings({queue: range(end) for queue, end in boot.max_offsets.items()}, ()):
+        after.add(batch)
+    return {code: min(report.counts.get(code, 0), after.counts.get(code, 0)) for code in codes}
+
+
+def _damage(report: VerifyReport, past_ends: Mapping[str, int]) -> Iterator[Fact]:
     """Findings of the quick check of which no boot says what comes."""
     for name, code in report.codes():
         is_grave = code.severity == Severity.ERROR and name not in _OF_BOOT
-        if is_grave or name in _LOST_MESSAGES:
+        count = past_ends.get(name, report.counts[name])
+        if count and (is_grave or name in _LOST_MESSAGES):
             certainty = AT_LEAST if is_grave else NOT_KNOWN
-            yield Fact(certainty, f"{name} {report.counts[name]:,}: {code.meaning}", f"do: {code.remedy}")
+            yield Fact(certainty, f"{name} {count:,}: {code.meaning}", f"do: {code.remedy}")
 
 
 def _downgrade(store: str, version: str) -> Iterator[Fact]:

@@ -50,6 +50,26 @@ def test_losses_have_a_number_a_topic_an_end_and_a_remedy(
     assert out.startswith(f"May a broker of 5.2.0 to 5.3.1 start? YES, WITH LOSSES\n  {said}")
 
 
+def test_offsets_are_not_past_the_end_of_queues_that_the_boot_completes(
+    unpacked: Unpack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without `consumequeue/`, each offset is past the end. 5.3.2 and later dispatch the log before they serve."""
+    store, folder = STORES["workload-533"], tmp_path / "store"
+    shutil.copytree(unpacked(store), folder)
+    shutil.rmtree(folder / "consumequeue")
+    for version in ("5.3.3", "5.5.1"):
+        status, found = answer_of(capsys, folder, store, "--expect-version", version)
+        assert (status, found["answer"]) == (0, "yes"), found
+    (answer,) = answer_of(capsys, folder, store, "--expect-version", "5.3.1")[1]["answers"]
+    assert any("OFFSET_PAST_END" in loss["text"] for loss in answer["losses"])
+    offsets = folder / "config" / "consumerOffset.json"
+    offsets.write_text(json.dumps({"offsetTable": {"OrderEvents@late": {"0": 10**9}}}))
+    status, found = answer_of(capsys, folder, store, "--expect-version", "5.3.3")
+    (loss,) = found["answers"][0]["losses"]
+    assert (status, loss["certainty"]) == (4, "not known")
+    assert loss["text"].startswith("OFFSET_PAST_END 1:")
+
+
 def test_nobody_says_start_the_broker_where_one_may_run(
     unpacked: Unpack, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
