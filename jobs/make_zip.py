@@ -6,7 +6,7 @@ Python cannot load from a zip file.
 
 from __future__ import annotations
 
-import sys
+import argparse
 import sysconfig
 import zipfile
 from pathlib import Path
@@ -34,4 +34,6 @@ def make_zip(file: Path = DEFAULT_FILE) -> Path:
 
 
 if __name__ == "__main__":
-    print(make_zip(*map(Path, sys.argv[1:2])))
+    parser = argparse.ArgumentParser(description="Write the package as one file for spark-submit --py-files.")
+    parser.add_argument("file", metavar="FILE", nargs="?", type=Path, default=DEFAULT_FILE, help="default: %(default)s")
+    print(make_zip(parser.parse_args().file))

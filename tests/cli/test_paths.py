@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import runpy
 import subprocess
 from pathlib import Path
 
@@ -41,3 +42,15 @@ def test_bash_completes_commands_and_arguments(run: Run) -> None:
     script = run("completion", "bash").out
     ask = f"{script}\nCOMP_WORDS=(spark-mq query-by-key --chec); COMP_CWORD=2; _shtab_spark_mq; echo ${{COMPREPLY[@]}}"
     assert subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True).stdout == "--check-index\n"
+
+
+@pytest.mark.parametrize("job", sorted((PROJECT / "jobs").glob("*.py")), ids=lambda job: job.stem)
+def test_a_job_prints_its_help_and_does_nothing(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", [str(job), "--help"])
+    with pytest.raises(SystemExit, match=r"^0$"):
+        runpy.run_path(str(job), run_name="__main__")
+    assert "usage: " in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
