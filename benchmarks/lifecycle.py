@@ -17,7 +17,7 @@ import shutil
 import statistics
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -145,30 +145,34 @@ def main() -> None:
         rows = transaction_rows(store)
         states = {entry["values"]: entry["counts"] for entry in rows["state"].value_counts().to_pylist()}
         print(f"transactions: {rows.num_rows:,} rows, {states}")
-        nothing = Selection(TopicRule(), ())
-        runs: dict[str, Callable[[], object]] = {
-            "transactions": lambda: transaction_rows(store),
-            "a scan of its columns": lambda: _scan_of(transactions.RECORDS, store),
-            "delayed": lambda: delayed_rows(store),
-            "a scan of its columns ": lambda: _scan_of(delayed.RECORDS, store),
-            "consumer_progress": lambda: consumer_progress_rows(store),
-            "a scan of its columns  ": lambda: _scan_of(Selection(EVERYTHING, PROGRESS_COLUMNS), store),
-            "the read of the log": lambda: LogSource(store).selections_of(nothing),
+        tables: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+            "transactions": (lambda: transaction_rows(store), lambda: _scan_of(transactions.RECORDS, store)),
+            "delayed": (lambda: delayed_rows(store), lambda: _scan_of(delayed.RECORDS, store)),
+            "consumer_progress": (
+                lambda: consumer_progress_rows(store),
+                lambda: _scan_of(Selection(EVERYTHING, PROGRESS_COLUMNS), store),
+            ),
         }
-        seconds: dict[str, list[float]] = {name: [] for name in runs}
-        for _ in range(_REPETITIONS):
-            for name, run in runs.items():
-                started = time.process_time()
-                run()
-                seconds[name].append(time.process_time() - started)
-    for name, times in seconds.items():
-        print(f"{name:24} {statistics.median(times):7.3f} s ({min(times):.3f}-{max(times):.3f})")
-    for spaces, table in enumerate(("transactions", "delayed", "consumer_progress")):
-        scan = f"a scan of its columns{spaces * ' '}"
-        ratio = statistics.median(a / b for a, b in zip(seconds[table], seconds[scan], strict=True))
-        print(f"{table}: {ratio:.2f} times as long as a scan of the same columns")
+        print("| table | seconds | a scan of its columns | ratio |\n| --- | --- | --- | --- |")
+        for name, runs in tables.items():
+            pairs = [(_cpu_seconds(runs[0]), _cpu_seconds(runs[1])) for _ in range(_REPETITIONS)]
+            ratio = statistics.median(of_table / of_scan for of_table, of_scan in pairs)
+            print(f"| {name} | {' | '.join(map(_spread, zip(*pairs, strict=True)))} | {ratio:.2f} |")
+        nothing = Selection(TopicRule(), ())
+        reads = [_cpu_seconds(lambda: LogSource(store).selections_of(nothing)) for _ in range(_REPETITIONS)]
+        print(f"the read of the log: {_spread(reads)} s")
     _print_life(path, rows["unique_key"][rows.num_rows // 2].as_py())
     shutil.rmtree(path)
+
+
+def _cpu_seconds(run: Callable[[], object]) -> float:
+    started = time.process_time()
+    run()
+    return time.process_time() - started
+
+
+def _spread(seconds: Sequence[float]) -> str:
+    return f"{statistics.median(seconds):.3f} ({min(seconds):.3f}-{max(seconds):.3f})"
 
 
 def _print_life(path: Path, key: str) -> None:

@@ -60,6 +60,11 @@ class Figure:
     broker: list[float] = field(default_factory=list)
     reader: list[float] = field(default_factory=list)
 
+    @property
+    def cpu(self) -> tuple[float, float]:
+        """The medians of the CPU seconds of the broker and of the reader."""
+        return statistics.median(self.broker), statistics.median(self.reader)
+
 
 def make_topics(store: Path) -> None:
     """Give a store without messages its topics."""
@@ -159,15 +164,16 @@ def print_reads(spark: SparkSession, store: Path, messages: int, repetitions: in
         raise SystemExit(f"readers have not the same messages and bytes: {counted}")
     found, size = counted.pop() or (0, 0)
     print(f"\n{settings}: {found:,} messages, {size:,} bytes of bodies")
-    print("| reader | seconds | min-max | M messages/s | / Java | broker's CPU | reader's CPU |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    java = next(iter(figures.values())).seconds
+    print("| reader | seconds | / Java | CPU: broker, reader | CPU of Java / CPU |")
+    print("| --- | --- | --- | --- | --- |")
+    java = next(iter(figures.values()))
     for name, figure in figures.items():
         median = statistics.median(figure.seconds)
-        ratio = statistics.median(there / here for there, here in zip(java, figure.seconds, strict=True))
+        ratio = statistics.median(there / here for there, here in zip(java.seconds, figure.seconds, strict=True))
         spread = f"{min(figure.seconds):.2f}-{max(figure.seconds):.2f}"
-        used = f"{statistics.median(figure.broker):.2f} | {statistics.median(figure.reader):.2f}"
-        print(f"| {name} | {median:.2f} | {spread} | {found / median / 1e6:.2f} | {ratio:.2f} | {used} |")
+        used = ", ".join(f"{seconds:.2f}" for seconds in figure.cpu)
+        of_cpu = sum(java.cpu) / sum(figure.cpu)
+        print(f"| {name} | {median:.2f} ({spread}) | {ratio:.2f} | {used} | {of_cpu:.2f} |")
     if limited:
         allowed = _LIMIT * 2 / 1e6
         print(f"{allowed:.0f} MB a second allowed in two tasks: the broker sent", end=" ")

@@ -142,7 +142,8 @@ def _print_table(store: Path, local_output: Path, proxy: Proxy, s3_output: Path,
         "look-up of a key": lambda at: look_up(stores[at], topic, key),
         "rebuild": lambda at: rebuilt(stores[at], outputs[at]),
     }
-    print("| what | where | seconds | / local | requests | MiB received |")
+    heads = ["local: seconds", *(f"{place}: seconds, / local" for place, *_ in places[1:])]
+    print(f"| what | {' | '.join(heads)} | requests | MiB received |")
     print("| --- | --- | --- | --- | --- | --- |")
     for name, operation in operations.items():
         figures = {place: Figure() for place, _, _ in places}
@@ -155,14 +156,10 @@ def _print_table(store: Path, local_output: Path, proxy: Proxy, s3_output: Path,
                 for output in (local_output, s3_output):
                     shutil.rmtree(output, ignore_errors=True)
         assert len(results) == 1, f"{name}: other results on S3: {results}"
-        local = statistics.median(figures["local"].seconds)
-        for place, figure in figures.items():
-            seconds = statistics.median(figure.seconds)
-            print(
-                f"| {name} | {place} | {seconds:.3f} | {seconds / local:.1f} | {figure.requests or ''} "
-                f"| {f'{figure.received / 2**20:.1f}' if figure.received else ''} |",
-                flush=True,
-            )
+        local, *remote = (statistics.median(figure.seconds) for figure in figures.values())
+        cells = " | ".join(f"{seconds:.3f}, {seconds / local:.1f}" for seconds in remote)
+        last = figures[places[-1][0]]
+        print(f"| {name} | {local:.3f} | {cells} | {last.requests} | {last.received / 2**20:.1f} |", flush=True)
 
 
 if __name__ == "__main__":
