@@ -68,10 +68,10 @@ def at_offset(record: bytes, offset: int) -> bytes:
 
 
 def write_dledger(records: list[tuple[Record, bytes]], target: Path, segment: int) -> Path:
-    """The log of a DLedger node with these records, in segments of this size."""
+    """The log of a DLedger node with these records, in segments of this size, its index, and its checkpoint."""
     folder = target / "dledger-n0" / "data"
     folder.mkdir(parents=True)
-    base, parts, position = 0, list[bytes](), 0
+    base, parts, position, units = 0, list[bytes](), 0, bytearray()
 
     def write() -> None:
         with (folder / f"{base:020d}").open("wb") as file:
@@ -85,8 +85,13 @@ def write_dledger(records: list[tuple[Record, bytes]], target: Path, segment: in
             write()
             base, position, parts = base + segment, base + segment, []
         parts += HEAD.pack(1, size, index, 1, position, 0, 0, 0, len(data)), at_offset(data, position + HEAD.size)
+        units += struct.pack(">iqiqq", 1, position, size, index, 1)
         position += size
     write()
+    (folder.parent / "index").mkdir()
+    (folder.parent / "index" / f"{0:020d}").write_bytes(units)
+    # As a node writes it every few seconds (`DLedgerMmapFileStore.persistCheckPoint`@dledger-0.3.1).
+    (folder.parent / "checkpoint").write_text(f"committedIndex={len(records) - 1}\nendIndex={len(records) - 1}\n")
     return target
 
 

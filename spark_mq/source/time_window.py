@@ -118,8 +118,7 @@ def open_log(store: MessageStore) -> CommitLog:
 
     On a local disk, its live end is found here, once. Over a network, the task that reads the last segment finds it.
     """
-    log = CommitLog.open(store.location)
-    return log.ending_at(store.live_end.offset) if store.location.is_local else log
+    return CommitLog.open(store.location, store.live_end.offset if store.location.is_local else None)
 
 
 def time_window(predicate: Predicate, store: MessageStore, queues: Sequence[ConsumeQueue]) -> LogRange:
@@ -128,7 +127,7 @@ def time_window(predicate: Predicate, store: MessageStore, queues: Sequence[Cons
     begin, end = predicate.store_timestamp.bounds
     if begin is None and end is None:
         return log
-    splits = within_time(plan_splits(CommitLog.open(store.location), DEFAULT_SPLIT_SIZE), begin, end)
+    splits = within_time(plan_splits(CommitLog.open(store.location, log.stop), DEFAULT_SPLIT_SIZE), begin, end)
     if not splits:
         return LogRange(log.start, log.start)
     start = max(min(split.segment.base for split in splits), log.start)

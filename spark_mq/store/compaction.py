@@ -182,7 +182,7 @@ def _sent(store: MessageStore, topics: Sequence[str]) -> pa.Table:
     from spark_mq.store.log.record_reader import RecordChunk
     from spark_mq.store.log.split_reader import read_split
 
-    log, found = CommitLog.open(store.location).ending_at(store.live_end.offset), [_EMPTY]
+    log, found = CommitLog.open(store.location, store.live_end.offset), [_EMPTY]
     for split in plan_splits(log, DEFAULT_SPLIT_SIZE):
         for part in read_split(split):
             if isinstance(part, RecordChunk):

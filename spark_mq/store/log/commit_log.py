@@ -264,15 +264,16 @@ class CommitLog:
     stray: tuple[CorruptRange, ...] = ()
 
     @classmethod
-    def open(cls, store: Location) -> Self:
-        """The commit log of the store directory `store`."""
+    def open(cls, store: Location, live_end: int | None = None) -> Self:
+        """The commit log of the store directory `store`, up to its live end if that is given."""
         listed = list_segment_files(store)
         segments = list(map(Segment.whole, listed.files))
-        if listed.entries is not None:
+        if live_end is None and listed.entries is not None:
             from spark_mq.store.log.dledger_log import find_entries_end
 
-            whole = cls(listed.folder, tuple(segments), listed.stray)
-            return whole.ending_at(find_entries_end(segments))
+            live_end = find_entries_end(segments)
+        if live_end is not None:
+            return cls(listed.folder, tuple(segments), listed.stray).ending_at(live_end)
         while segments:
             last = segments.pop()
             data_end = find_data_end(last.location, last.size)

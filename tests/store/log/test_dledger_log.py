@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,9 @@ from spark_mq.format.dledger import HEAD, HEAD_SIZE
 from spark_mq.io.location import Location
 from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.options import parse_stream_options
+from spark_mq.store.log import dledger_log
 from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.segment_files import SegmentFile
 from spark_mq.store.message_store import MessageStore
 from tests.support.in_process import read_rows
 from tests.support.rebuilt import rebuild_here
@@ -229,3 +231,16 @@ def test_the_end_is_searched_from_the_committed_entry(store: Path, tmp_path: Pat
         log = CommitLog.open(location)
         ends.append(log.segments[-1].base + log.segments[-1].data_end)
     assert ends == [END, END, units[300][1], units[300][1], units[300][1], units[300][1]]
+
+
+def test_a_read_searches_for_the_end_once(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a checkpoint, a search reads the last segment from its start."""
+    ends, find = list[int](), dledger_log.find_entries_end
+
+    def counted(segments: Sequence[SegmentFile]) -> int:
+        ends.append(find(segments))
+        return ends[-1]
+
+    monkeypatch.setattr(dledger_log, "find_entries_end", counted)
+    assert len(read_rows(path=str(copy), startTimestamp="0")) == 327
+    assert ends == [END]
