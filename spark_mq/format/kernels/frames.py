@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import Protocol, TypeVar, cast, overload
+from typing import Any, Protocol, TypeVar, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -67,9 +67,24 @@ class Frames(_Parts[Int64s, Int32s], Protocol):
     def __iter__(self) -> Iterator[Frame]: ...
 
 
+def _field(name: str) -> property:
+    def read(frames: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return frames.view(np.ndarray)[name]
+
+    def write(frames: npt.NDArray[Any], values: npt.NDArray[Any]) -> None:
+        frames.view(np.ndarray)[name] = values
+
+    return property(read, write)
+
+
+# A field of NumPy's own record arrays takes ten microseconds, and a chunk of a log sixty of them.
+_FrameArray = type("_FrameArray", (np.ndarray,), {name: _field(name) for name in FRAME_DTYPE.names or ()})
+_RECORD_DTYPE = np.dtype((np.record, FRAME_DTYPE))
+
+
 def new_frames(count: int) -> Frames:
     """An array of `count` frames that a kernel can fill. The values are not initialised."""
-    return cast(Frames, np.recarray(count, FRAME_DTYPE))
+    return cast(Frames, np.empty(count, _RECORD_DTYPE).view(_FrameArray))
 
 
 class ScanStatus(IntEnum):
