@@ -9,19 +9,20 @@ comes into the copy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.arrow_array import array_of
 from spark_mq.format.consume_queue import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, BatchUnits, is_written
+from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MAX_STORE_SIZE
 from spark_mq.format.properties import KEYS, TAGS
-from spark_mq.format.record import FRAME, MAGIC_BLANK
+from spark_mq.format.record import FRAME, MAGIC_BLANK, QUEUE_OFFSET_AT
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_kind import topics_with_attribute
@@ -52,6 +53,7 @@ _RECORD_PROBLEMS = (
 _PROBLEMS = array_of([None, *_RECORD_PROBLEMS, *UNIT_PROBLEMS], pa.string())
 """What column `problem` of copies has the numbers of, until the end; a smaller number comes before another problem."""
 _OTHER_RECORD = 1
+_NO_QUEUE = np.iinfo(np.int64).min
 _NEWEST, _SUPERSEDED, _DELETED, _NO_KEY, _MISSING, _NO_STATE = range(6)
 _STATES = array_of(["NEWEST", "SUPERSEDED", "DELETED", "NO_KEY", "MISSING", None], pa.string())
 _MOST_ROWS = 16384
@@ -72,8 +74,13 @@ _EMPTY = pa.Table.from_batches([], _SCHEMA)
 _NO_UNITS, _NO_FLAGS = np.empty(0, BATCH_UNIT_DTYPE), np.empty(0, np.bool_)
 
 
-def compacted_messages(store: MessageStore, topic: str | None = None) -> pa.Table:
-    """The rows of table `compacted_messages`. The whole log is read, for the messages that are not in a copy."""
+def compacted_messages(
+    store: MessageStore, topic: str | None = None, columns: Collection[str] = COMPACTED_MESSAGES.names
+) -> pa.Table:
+    """The rows of table `compacted_messages`. The whole log is read, for the messages that are not in a copy.
+
+    Columns `body` and `problem` are not those of the table if `columns` do not name them.
+    """
     root = store.location / COMPACTION / "compactionLog"
     names = topics_with_attribute(store.location, "cleanup.policy", "COMPACTION") | set(root.folders())
     copied, others = [_EMPTY], []
@@ -83,18 +90,19 @@ def compacted_messages(store: MessageStore, topic: str | None = None) -> pa.Tabl
     for number, name in enumerate(topics):
         ids = (one for one in (root / name).folders() if one.isascii() and one.isdigit())
         for queue_id in sorted(ids, key=int):
-            queue = _Copy(store.location, name, int(queue_id))
+            queue = _Copy(store.location, name, int(queue_id), columns)
             copied.append(queue.messages((number << 32) + int(queue_id)))
             others += queue.others
-    rows = _with_states(pa.concat_tables(copied), _sent(store, topics), topics)
+    rows = _with_states(pa.concat_tables(copied), store, topics)
     return pa.concat_tables([rows, *others]).sort_by([(name, "ascending") for name in _PLACE]) if others else rows
 
 
 class _Copy:
     """The copy of one queue. `others` are rows about its damage, and about units without a record."""
 
-    def __init__(self, store: Location, topic: str, queue_id: int) -> None:
+    def __init__(self, store: Location, topic: str, queue_id: int, columns: Collection[str]) -> None:
         self.others: list[pa.Table] = []
+        self._columns = columns
         self._log, self._queue = (
             store / COMPACTION / tree / topic / str(queue_id) for tree in ("compactionLog", "compactionCq")
         )
@@ -110,17 +118,21 @@ class _Copy:
 
         topic, queue_id = self._name
         found, units, is_wrong, is_own = [_EMPTY], [_NO_UNITS], [_NO_FLAGS], [_NO_FLAGS]
+        bodies = ["body"] if "body" in self._columns else []
         for info in mapped_files(self._log.entries()):
             data_end = find_data_end(self._log / info.base_name, info.size)
             segment = Segment(self._log / info.base_name, int(info.base_name), info.size, data_end, is_last=False)
             for part in read_split(Split(segment, 0, data_end)):
                 if isinstance(part, RecordChunk):
-                    units.append(batch_units(part.buffer, part.frames))
-                    is_wrong.append(wrong_body_crcs(part.buffer, part.frames))
-                    for messages in message_batches(part.buffer, part.frames, ["body"], _MOST_ROWS):
-                        found.append(_columns(messages, np.full(messages.frames.size, queue), messages.column("body")))
-                        has_id = messages.column("queue_id").to_numpy() == queue_id  # a record can say another queue
-                        is_own.append(messages.topic_is(topic.encode("utf-8", "replace")) & has_id)
+                    for messages in message_batches(part.buffer, part.frames, bodies, _MOST_ROWS):
+                        frames = messages.frames
+                        body = messages.column("body") if bodies else None
+                        found.append(_columns(messages, np.full(frames.size, queue), body))
+                        if "problem" in self._columns:
+                            units.append(batch_units(part.buffer, frames))
+                            is_wrong.append(wrong_body_crcs(part.buffer, frames))
+                            has_id = messages.column("queue_id").to_numpy() == queue_id  # a record can say another one
+                            is_own.append(messages.topic_is(topic.encode("utf-8", "replace")) & has_id)
                 elif not _is_long_blank(segment, part):
                     sizes = np.array([min(part.length, MAX_STORE_SIZE)])
                     self._add("DAMAGED", part.reason, sizes, offset_in_copy=np.array([part.commit_log_offset]))
@@ -128,21 +140,25 @@ class _Copy:
         offsets = rows["queue_offset"].to_numpy()
         is_later = offsets > np.maximum.accumulate(np.append(-1, offsets))[:-1]
         of_units = self._wrong_units(rows, np.concatenate(units), is_sorted=bool(is_later.all()))
+        if "problem" not in self._columns:
+            return rows
         cases = [np.concatenate(is_wrong), ~np.concatenate(is_own), ~is_later, *of_units]
         problems = np.select(cases, list(range(_OTHER_RECORD + 1, _OTHER_RECORD + 1 + len(cases))), 0)
         return rows.set_column(_SCHEMA.get_field_index("problem"), "problem", pa.array(problems))
 
     def _wrong_units(self, messages: pa.Table, wanted: BatchUnits, is_sorted: bool) -> list[Flags]:
-        """Which messages have a problem of their unit, by problem; nothing if all units are as wanted."""
+        """Which messages have a problem of their unit, by problem; nothing if all units are as wanted, or none is."""
         files = [self._queue / info.base_name for info in mapped_files(self._queue.entries())]
         parts = [
             np.frombuffer(data[: len(data) - len(data) % BATCH_UNIT_SIZE], BATCH_UNIT_DTYPE)
             for data in map(Location.read_bytes, files)
         ]
         units = np.concatenate([_NO_UNITS, *parts])
-        units = units[is_written(units)]
-        if is_sorted and units.tobytes() == wanted.tobytes():
+        first, others = np.split(units, [wanted.size])
+        is_wanted = np.array_equal(first.view(np.uint8), wanted.view(np.uint8)) and bool(is_written(wanted).all())
+        if is_sorted and is_wanted and not is_written(others).any():
             return []
+        units = units[is_written(units)]
         order = np.argsort(units["queue_offset"], kind="stable")
         is_in_order = np.append(order == np.arange(order.size), False)
         units = units[order]
@@ -151,6 +167,8 @@ class _Copy:
         if lone.size:
             offsets = {"queue_offset": lone["queue_offset"], "offset_in_copy": lone["commit_log_offset"]}
             self._add("NO_RECORD", UNIT_PROBLEMS[-1], lone["store_size"], **offsets)
+        if not wanted.size:
+            return []
         at = np.searchsorted(units["queue_offset"], places[0])
         own = np.append(units, np.full(1, -1).astype(BATCH_UNIT_DTYPE))[at]
         is_own, leads = own["queue_offset"] == places[0], own["commit_log_offset"] == places[1]
@@ -176,21 +194,54 @@ def _is_long_blank(segment: Segment, part: CorruptRange) -> bool:
         return file.read(position, FRAME.size) == FRAME.pack(size, MAGIC_BLANK)
 
 
-def _sent(store: MessageStore, topics: Sequence[str]) -> pa.Table:
-    """The messages of topics in the live log."""
+def _sent(store: MessageStore, topics: Sequence[str], copied: pa.Table) -> tuple[pa.Table, Flags, Int64s, Flags]:
+    """The messages of topics in the live log that are not the records of copies.
+
+    Returns also which of them have the queue offset of a copy. For each copy it returns the commit log offset of the
+    last record with its queue offset, or -1, and whether that is another record.
+    """
+    from spark_mq.format.kernels.big_endian import int64s_at
     from spark_mq.format.kernels.columns import MessageColumns
+    from spark_mq.format.kernels.crc import digests
+    from spark_mq.format.kernels.queue_table import QueueTable, bisect_each
     from spark_mq.store.log.record_reader import RecordChunk
     from spark_mq.store.log.split_reader import read_split
 
-    log, found = CommitLog.open(store.location, store.live_end.offset), [_EMPTY]
-    for split in plan_splits(log, DEFAULT_SPLIT_SIZE):
+    queues, offsets, of_copies = (copied[name].to_numpy() for name in ("queue", "queue_offset", "digest"))
+    order = np.lexsort((offsets, queues))
+    # One more than copies, because a search can end after the last one.
+    queues, offsets, own_digests = (np.append(values[order], -1) for values in (queues, offsets, of_copies))
+    log_offsets, log_digests = np.full((2, queues.size), -1)
+    names, starts = np.unique(queues[:-1], return_index=True)
+    parts = dict(zip(names.tolist(), pairwise([*starts.tolist(), order.size]), strict=True))
+    found, has_copy, table, known = [_EMPTY], [_NO_FLAGS], QueueTable(), list[tuple[int, int, int]]()
+    for split in plan_splits(CommitLog.open(store.location, store.live_end.offset), DEFAULT_SPLIT_SIZE):
         for part in read_split(split):
             if isinstance(part, RecordChunk):
-                columns = MessageColumns(part.buffer, part.frames)
-                number = pc.index_in(columns.column("topic"), array_of(topics, pa.string())).fill_null(-1).to_numpy()
-                queue = (number.astype(np.int64) << 32) + columns.column("queue_id").to_numpy()
-                found.append(_columns(columns.with_frames(part.frames[number >= 0]), queue[number >= 0]))
-    return pa.concat_tables(found)
+                number, frames = table.numbers(part.buffer, part.frames), part.frames
+                for new in range(len(known), table.count):
+                    topic, queue_id = decode_utf8(table.topic(new)), int(table.queue_ids()[new])
+                    queue = (topics.index(topic) << 32) + queue_id if topic in topics else _NO_QUEUE
+                    known.append((queue, *parts.get(queue, (0, 0))))
+                of_messages = np.array(known)[number]
+                if not (is_asked := of_messages[:, 0] != _NO_QUEUE).all():
+                    of_messages, frames = of_messages[is_asked], frames[is_asked]
+                queue, start, stop = of_messages.T
+                wanted, digest = int64s_at(part.buffer, frames.position + QUEUE_OFFSET_AT), digests(part.buffer, frames)
+                at = bisect_each(offsets, wanted, start, stop)
+                is_copied = (at < stop) & (offsets[at] == wanted)
+                log_offsets[at[is_copied]] = part.base + frames.position[is_copied]
+                log_digests[at[is_copied]] = digest[is_copied]
+                is_other = ~is_copied | (own_digests[at] != digest)
+                if is_other.any():
+                    found.append(_columns(MessageColumns(part.buffer, frames[is_other]), queue[is_other]))
+                    has_copy.append(is_copied[is_other])
+    # Of copies with the same queue offset, the search finds the first one.
+    is_first = (np.diff(queues, prepend=-1) != 0) | (np.diff(offsets, prepend=-1) != 0)
+    place = np.empty_like(order)
+    place[order] = np.maximum.accumulate(np.where(is_first, np.arange(queues.size), 0))[:-1]
+    is_other = (log_offsets[place] >= 0) & (log_digests[place] != of_copies)
+    return pa.concat_tables(found), np.concatenate(has_copy), log_offsets[place], is_other
 
 
 def _columns(messages: MessageColumns, queue: Int64s, body: pa.Array | None = None) -> pa.Table:
@@ -213,18 +264,16 @@ def _columns(messages: MessageColumns, queue: Int64s, body: pa.Array | None = No
     return pa.table(columns, schema=_SCHEMA)
 
 
-def _with_states(copied: pa.Table, sent: pa.Table, topics: Sequence[str]) -> pa.Table:
+def _with_states(copied: pa.Table, store: MessageStore, topics: Sequence[str]) -> pa.Table:
     """The rows of messages in the copies, and of messages of the log that are not there although they have to be."""
+    sent, has_copy, log_offset, is_other = _sent(store, topics, copied)
     count, both = copied.num_rows, pa.concat_tables([copied, sent])
+    is_newest, has_key = _newest(both)
     is_empty = both["is_empty"].to_numpy()
-    row, is_copied = _matches(both["queue"].to_numpy(), both["queue_offset"].to_numpy(), count)
-    of_log = sent.select(["commit_log_offset", "digest"]).take(pa.array(row, mask=row < 0))
-    is_same = pc.fill_null(pc.equal(copied["digest"], of_log["digest"]), False).to_numpy()
-    is_newest, has_key = _newest(both, is_same, row)
-    is_missing = ~is_copied & (~has_key | is_newest & ~is_empty)
-    problems = np.where((row >= 0) & ~is_same, _OTHER_RECORD, copied["problem"].to_numpy())
+    is_missing = ~has_copy & (~has_key | is_newest & ~is_empty)[count:]
+    problems = np.where(is_other, _OTHER_RECORD, copied["problem"].fill_null(0).to_numpy())
     states = np.select([~has_key, ~is_newest, is_empty], [_NO_STATE, _SUPERSEDED, _DELETED], _NEWEST)
-    missing = sent.filter(pa.array(is_missing[count:]))
+    missing = sent.filter(pa.array(is_missing))
     rows = pa.concat_tables([copied, missing])
     numbers = rows["queue"].to_numpy()
     ids = numbers.astype(np.int32)
@@ -232,11 +281,13 @@ def _with_states(copied: pa.Table, sent: pa.Table, topics: Sequence[str]) -> pa.
     columns = dict(zip(rows.schema.names, rows.columns, strict=True)) | {
         "topic": array_of(topics, pa.string()).take(pa.array(numbers - ids >> 32)),
         "queue_id": pa.array(ids),
-        "state": _STATES.take(pa.array(np.append(states[:count], np.where(has_key, _MISSING, _NO_KEY)[is_missing]))),
+        "state": _STATES.take(
+            pa.array(np.append(states[:count], np.where(has_key, _MISSING, _NO_KEY)[count:][is_missing]))
+        ),
         "problem": _PROBLEMS.take(pa.array(np.append(problems, np.zeros(missing.num_rows, np.int64)))),
         "offset_in_copy": pa.chunked_array([*copied["commit_log_offset"].chunks, no_copy]),
         "commit_log_offset": pa.chunked_array(
-            [*of_log["commit_log_offset"].chunks, *missing["commit_log_offset"].chunks]
+            [pa.array(log_offset, mask=log_offset < 0), *missing["commit_log_offset"].chunks]
         ),
     }
     schema = COMPACTED_MESSAGES.schema
@@ -248,39 +299,15 @@ def _with_states(copied: pa.Table, sent: pa.Table, topics: Sequence[str]) -> pa.
     return found
 
 
-def _newest(both: pa.Table, is_same: Flags, row: Int64s) -> tuple[Flags, Flags]:
-    """Which messages are the newest of their key, and which have a key.
+def _newest(messages: pa.Table) -> tuple[Flags, Flags]:
+    """Which messages are the newest of their key, and which have a key."""
 
-    The first messages are those of the copies. One of them has the key of the same record in the log, if it `is_same`:
-    that is the record with the number `row`.
-    """
-    queue, queue_offset = both["queue"].to_numpy(), both["queue_offset"].to_numpy()
-    count, same = is_same.size, np.flatnonzero(is_same)
-    others = np.append(np.flatnonzero(~is_same), np.arange(count, queue.size))
-    keys = both["key"].take(pa.array(others)).combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy()
-    ranks = np.unique(queue[others], return_inverse=True)[1]
-    of_key = np.unique(ranks * (others.size + 1) + keys, return_inverse=True)[1]
-    newest = np.full(others.size, np.iinfo(np.int64).min)
-    np.maximum.at(newest, of_key, queue_offset[others])
-    is_newest, has_key = np.empty(queue.size, np.bool_), np.empty(queue.size, np.bool_)
-    is_newest[others], has_key[others] = queue_offset[others] == newest[of_key], keys >= 0
-    is_newest[same], has_key[same] = is_newest[count + row[same]], has_key[count + row[same]]
-    return is_newest, has_key
+    def numbers(array: pa.Array) -> Int64s:
+        found: Int64s = array.dictionary_encode().indices.fill_null(-1).to_numpy().astype(np.int64)
+        return found
 
-
-def _matches(queue: Int64s, queue_offset: Int64s, count: int) -> tuple[Int64s, Flags]:
-    """For each of the first `count` messages, which are the copies, the last one of the log with its queue offset.
-
-    It is a number from 0 on; -1 if there is none. And which of all messages are in the copies.
-    """
-    row, is_copied = np.full(count, -1), np.arange(queue.size) < count
-    names, ranks = np.unique(queue, return_inverse=True)
-    order = np.argsort(ranks.astype(np.min_scalar_type(names.size)), kind="stable")
-    for own in np.split(order, np.searchsorted(ranks[order], np.arange(1, names.size))):
-        copies, of_log = np.split(own, np.searchsorted(own, [count]))
-        is_copied[of_log] = np.isin(queue_offset[of_log], queue_offset[copies])
-        of_log = of_log[is_copied[of_log]]
-        of_log = of_log[np.argsort(queue_offset[of_log], kind="stable")]
-        copies = copies[np.isin(queue_offset[copies], queue_offset[of_log])]
-        row[copies] = of_log[np.searchsorted(queue_offset[of_log], queue_offset[copies], side="right") - 1] - count
-    return row, is_copied
+    queue, keys = (numbers(messages[name].combine_chunks()) for name in ("queue", "key"))
+    of_key, queue_offset = numbers(pa.array(queue * (keys.size + 1) + keys)), messages["queue_offset"].to_numpy()
+    newest = np.full(keys.size, np.iinfo(np.int64).min)
+    np.maximum.at(newest, of_key, queue_offset)
+    return queue_offset == newest[of_key], keys >= 0

@@ -294,6 +294,7 @@ not a record; NO_RECORD, a unit of the copy's queue leads to no record. The whol
     ),
     options=(TOPIC,),
     rows="spark_mq.store.compaction.compacted_messages",
+    chooses_columns=True,
     noun="message",
     example="""\
 +------+--------+------------+---------+----------+-----------------------+--------------+

@@ -12,6 +12,7 @@ import pytest
 from spark_mq.cli.main import main
 from spark_mq.store.compaction import compacted_messages
 from spark_mq.store.message_store import MessageStore
+from spark_mq.tables.store_files import COMPACTED_MESSAGES
 from spark_mq.testing import LogWriter
 from tests.support.in_process import read_rows
 from tests.support.stores import OWN_STORES, RealStore
@@ -95,6 +96,46 @@ def test_damage_of_a_copy_is_a_row(
     change(copy_of(folder, "0", tree), *place(sound[10]))
     changed = [row for row in rows_of(folder) if row not in sound]
     assert sorted((row["state"], row["queue_offset"], row["problem"]) for row in changed) == sorted(found)
+
+
+@pytest.mark.parametrize(
+    ("tree", "position", "content", "states"),
+    [
+        ("compactionLog", 0, bytes(4), {"NEWEST", "SUPERSEDED", "DAMAGED", "NO_RECORD", "MISSING"}),
+        ("compactionCq", 46 * 10 + 28, (77).to_bytes(8, "big"), {"NEWEST", "SUPERSEDED", "NO_RECORD"}),
+    ],
+)
+def test_the_other_columns_do_not_depend_on_bodies_and_problems(
+    tree: str, position: int, content: bytes, states: set[str], store: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(store, tmp_path / "copy", ignore=shutil.ignore_patterns("timer*")))
+    change(copy_of(folder, "0", tree), position, content)
+    names = [name for name in COMPACTED_MESSAGES.names if name not in ("body", "problem")]
+    with MessageStore(str(folder)) as opened:
+        rows = compacted_messages(opened)
+        assert set(rows["state"].to_pylist()) == states
+        for columns in (names, [*names, "body"], [*names, "problem"]):
+            assert compacted_messages(opened, columns=columns).select(columns) == rows.select(columns)
+
+
+def test_of_records_with_one_queue_offset_the_last_one_counts(tmp_path: Path) -> None:
+    """A topic that was deleted and created again: the copy is compared with the newer record."""
+    log = LogWriter(4096)
+    for queue_offset, key in ((0, b"a"), (1, b"b"), (0, b"c")):
+        log.append(1_000, b"x", properties=b"KEYS\1" + key + b"\2", queue_offset=queue_offset)
+    folder = Path(log.write(tmp_path / "store").path)
+    copy = LogWriter(4096)
+    copy.append(1_000, b"x", properties=b"KEYS\1a\2", queue_offset=0)
+    (segment,) = (Path(copy.write(tmp_path / "copy").path) / "commitlog").iterdir()
+    queue = folder / "compaction" / "compactionLog" / "T" / "0"
+    queue.mkdir(parents=True)
+    shutil.copy(segment, queue / segment.name)
+    rows = rows_of(folder, "T")
+    newer = log.offsets[2]
+    assert [(row["key"], row["state"], row["problem"], row["commit_log_offset"]) for row in rows] == [
+        ("a", "NEWEST", "the log has another record", newer),
+        ("b", "MISSING", None, log.offsets[1]),
+    ]
 
 
 def test_messages_that_never_come_into_a_copy_are_rows(tmp_path: Path) -> None:

@@ -123,3 +123,23 @@ def _number_queues(
             count += 1
         numbers[index] = number
     return count
+
+
+def bisect_each(values: Int64s, wanted: Int64s, starts: Int64s, stops: Int64s) -> Int64s:
+    """For each number that is wanted, the first index in a part of `values`, which grow there, of one not less."""
+    found = np.empty(wanted.size, np.int64)
+    _bisect_each(values, wanted, starts, stops, found)
+    return found
+
+
+@kernel
+def _bisect_each(values: Int64s, wanted: Int64s, starts: Int64s, stops: Int64s, found: OutInt64s) -> None:
+    for index in range(wanted.size):
+        at, stop = starts[index], stops[index]
+        while at < stop:
+            middle = (at + stop) >> 1
+            if values[middle] < wanted[index]:
+                at = middle + 1
+            else:
+                stop = middle
+        found[index] = at

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from spark_mq.format.kernels.dispatch import (
     light_units,
     parse_delay_levels,
 )
-from spark_mq.format.kernels.queue_table import QueueTable, _queue_hash
+from spark_mq.format.kernels.queue_table import QueueTable, _queue_hash, bisect_each
 from spark_mq.format.record import Record
 from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
 from spark_mq.io.location import Location
@@ -337,3 +338,13 @@ def test_a_unit_leads_to_the_record_that_has_its_offset_and_its_size(rows: list[
         unit["store_size"] = record.size - (kind == "other size")
         data += record.encode()
     assert lead_to(units, array(data), frames_of(data)).tolist() == [kind == "same" for _, kind in rows]
+
+
+@settings(max_examples=examples(200))
+@given(st.lists(st.lists(st.integers(-3, 9)).map(sorted), min_size=1, max_size=3), st.data())
+def test_numbers_are_found_in_parts_as_by_bisect(parts: list[list[int]], data: st.DataObject) -> None:
+    wanted = data.draw(st.lists(st.tuples(st.integers(0, len(parts) - 1), st.integers(-4, 10)), max_size=30))
+    ends, values = np.cumsum([0, *map(len, parts)]), np.array([one for part in parts for one in part], np.int64)
+    numbers, asked = np.array(wanted, np.int64).reshape(-1, 2).T
+    found = bisect_each(values, asked, ends[numbers], ends[numbers + 1])
+    assert found.tolist() == [ends[part] + bisect_left(parts[part], one) for part, one in wanted]
