@@ -47,12 +47,19 @@ _OF_LOG = frozenset(("commit_log_offset", "offset_message_id"))
 
 
 @dataclass
-class TieredPartition(InputPartition):
+class TieredSplit:
     """A split of the log of a queue in tiered storage, and the queue offsets that the store has."""
 
     split: Split
     queue: TieredQueue
     stored: range
+
+
+@dataclass
+class TieredPartition(InputPartition):
+    """The splits that a task reads: on a local disk, small queues share one."""
+
+    splits: list[TieredSplit]
 
 
 def _tiered_partitions(options: ReadOptions, store: MessageStore) -> list[TieredPartition]:
@@ -68,26 +75,35 @@ def _tiered_partitions(options: ReadOptions, store: MessageStore) -> list[Tiered
         if (predicate.topics is None or queue.topic in predicate.topics)
         and (predicate.queue_ids is None or queue.queue_id in predicate.queue_ids)
     ]
-    return [
-        TieredPartition(Split(file, start, min(start + options.split_size, file.size)), queue, stored)
+    splits = [
+        TieredSplit(Split(file, start, min(start + options.split_size, file.size)), queue, stored)
         for queue in queues
         for stored in [stored_offsets(store, queue)]
         for file in queue.log
         for start in range(0, file.size, options.split_size)
     ]
+    partitions, room = list[TieredPartition](), 0
+    for one in splits:
+        size = one.split.stop - one.split.start
+        if size > room:
+            partitions.append(TieredPartition([]))
+            room = options.split_size if storage.folder.is_local else 0
+        partitions[-1].splits.append(one)
+        room -= size
+    return partitions
 
 
 class TieredMessagesReader(MessagesReader):
     """The reader of records of tiered storage; of table `messages`, of those that the store lacks, and of its log."""
 
-    _partition: TieredPartition
+    _part: TieredSplit
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One partition for each split of tiered storage, and then those of the log for table `messages`."""
+        """The partitions of tiered storage, and then those of the log for table `messages`."""
         options = self._options
         with MessageStore(options.path, broker_conf=options.broker_conf) as store:
             found = _tiered_partitions(options, store)
-        size = sum(partition.split.stop - partition.split.start for partition in found)
+        size = sum(part.split.stop - part.split.start for partition in found for part in partition.splits)
         _LOG.info("%s: %s bytes of tiered storage", shown(options.path), f"{size:,}")
         return [*found, *(super().partitions() if self._is_of_messages else ())]
 
@@ -95,9 +111,10 @@ class TieredMessagesReader(MessagesReader):
         """The rows of one partition. Spark calls this method with None if there is no partition."""
         if isinstance(partition, TieredPartition):
             reader = copy(self)
-            reader._partition = partition
             with frozen_modules():
-                yield from reader._read_split(partition.split)
+                for part in partition.splits:
+                    reader._part = part
+                    yield from reader._read_split(part.split)
         elif self._is_of_messages:
             yield from MessagesReader(self._options, self._columns).read(partition)
 
@@ -132,7 +149,7 @@ class TieredMessagesReader(MessagesReader):
         from spark_mq.format.kernels.big_endian import int64s_at
         from spark_mq.format.kernels.dispatch import lead_to
 
-        queue, stored, buffer, frames = self._partition.queue, self._partition.stored, messages.buffer, messages.frames
+        queue, stored, buffer, frames = self._part.queue, self._part.stored, messages.buffer, messages.frames
         offsets = int64s_at(buffer, frames.position + QUEUE_OFFSET_AT)
         states = np.full(offsets.size, _COLD, np.int8)
         states[(offsets >= stored.start) & (offsets < stored.stop)] = _HOT

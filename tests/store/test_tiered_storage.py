@@ -182,7 +182,14 @@ def test_options_choose_rows(store: tuple[RealStore, Path], options: dict[str, s
 def test_rows_of_tiered_storage_have_no_commit_log_offset(store: tuple[RealStore, Path]) -> None:
     _, folder = store
     assert history(folder, startOffset="0") == read_rows(path=str(folder), startOffset="0")
-    assert len(read_partitions(path=str(folder), table="tiered_messages", tieredStorage=str(folder / "tiered"))) > 30
+
+
+def test_a_task_reads_many_small_queues(store: tuple[RealStore, Path]) -> None:
+    _, folder = store
+    options = {"path": str(folder), "table": "tiered_messages", "tieredStorage": str(folder / "tiered")}
+    (rows,) = read_partitions(**options)
+    assert len({place(row)[:2] for row in rows}) > 3
+    assert len(read_partitions(**options, splitSize="1k")) > 30
 
 
 def test_damage_is_a_row_an_error_or_left_out(copy: Path) -> None:
