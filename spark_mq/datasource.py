@@ -16,11 +16,8 @@ from pyspark.sql.types import StructType
 
 from spark_mq._compat import register_source
 from spark_mq.errors import OptionError
-from spark_mq.live import datasource as live
-from spark_mq.live.options import is_live
-from spark_mq.source.lookup_function import register_lookup
 from spark_mq.source.messages import MessagesByKeyReader, MessagesReader
-from spark_mq.source.options import ReadOptions, parse_options, parse_stream_options, parse_write_options
+from spark_mq.source.options import ReadOptions, names_cluster, parse_options, parse_stream_options, parse_write_options
 from spark_mq.source.schema import column_names, columns_of_one_store, default_schema, names_store
 from spark_mq.source.store_choice import StoreChoice
 from spark_mq.tables.manual import manual
@@ -42,14 +39,18 @@ class RocketMQDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The default columns of the table. Raises `OptionError` for invalid options."""
-        if is_live(self.options):
+        if names_cluster(self.options):
+            from spark_mq.live import datasource as live
+
             return live.schema(self.options)
         choice = StoreChoice.of(self.options)
         return default_schema(choice.table(), choice.is_of_several)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The batch reader of the table. Raises `OptionError` for invalid options or unknown columns."""
-        if is_live(self.options):
+        if names_cluster(self.options):
+            from spark_mq.live import datasource as live
+
             return live.reader(self.options, schema)
         choice = StoreChoice.of(self.options)
         names = column_names(choice.table(), schema)
@@ -63,7 +64,9 @@ class RocketMQDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """The stream reader of table `messages`. Raises the same errors as `reader`."""
-        if is_live(self.options):
+        if names_cluster(self.options):
+            from spark_mq.live import datasource as live
+
             return live.stream_reader(self.options, schema)
         choice = StoreChoice.of(self.options)
         names = column_names(MESSAGES.name, schema)
@@ -77,7 +80,7 @@ class RocketMQDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer of a DataFrame. It raises `OptionError`, and the errors of `store_writer` and `topic_writer`."""
-        if is_live(self.options):
+        if names_cluster(self.options):
             return self._topic_writer(schema, overwrite)
         from spark_mq.restorer.writer import store_writer
 
@@ -85,7 +88,7 @@ class RocketMQDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """The writer of a stream to topics of a live cluster. Raises the same errors as `writer`."""
-        if not is_live(self.options):
+        if not names_cluster(self.options):
             raise OptionError(
                 "a stream is written to topics of a live cluster, rocketmq://HOST:9876; a store is written by "
                 "foreachBatch and option appendId"
@@ -132,5 +135,7 @@ def register(spark: SparkSession) -> None:
         >>> register(spark)
         >>> spark.read.format("rocketmq").load("/data/store")
     """
+    from spark_mq.source.lookup_function import register_lookup  # no reader needs it
+
     register_source(spark, RocketMQDataSource)
     register_lookup(spark)

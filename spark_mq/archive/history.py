@@ -36,13 +36,13 @@ from spark_mq.errors import CorruptLogError, LogCutError, OptionError, ProtocolE
 from spark_mq.io.location import Location
 from spark_mq.live.cluster import LiveBroker, live_brokers, message_at
 from spark_mq.live.look_ups import at_commit_log_offset
-from spark_mq.live.options import is_live, parse_live_options
+from spark_mq.live.options import parse_live_options
 from spark_mq.query.catalog import StoreRead, is_of_several
 from spark_mq.remoting.client import RemotingClient
 from spark_mq.remoting.codes import ResponseCode
 from spark_mq.remoting.pull import QueueRange
 from spark_mq.remoting.requests import log_offsets
-from spark_mq.source.options import parse_options
+from spark_mq.source.options import names_cluster, parse_options
 from spark_mq.source.predicate import Condition, Operator, encode_conditions
 from spark_mq.source.schema import full_schema
 from spark_mq.store.config.named_stores import DEFAULT_BROKER, DEFAULT_CLUSTER
@@ -136,7 +136,7 @@ def load_history(spark: SparkSession, archive: str, read: StoreRead) -> DataFram
     """
     tables = ArchiveTables.of(archive, checkpoint="").connected(spark)
     ends = archived_ends(spark, tables)
-    if is_live(read.options):
+    if names_cluster(read.options):
         rests = rests_of_cluster(read.options, tables, ends)
     elif is_of_several(read.options):
         raise OptionError("history has the messages of one store, or of the brokers of one cluster: give its path")

@@ -55,10 +55,10 @@ from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
 from spark_mq.io.local import flush_to_disk
 from spark_mq.live.cluster import LiveBroker
 from spark_mq.live.message_stream import LiveMessagesStreamReader, QueueKey
-from spark_mq.live.options import is_live, parse_live_stream_options
+from spark_mq.live.options import parse_live_stream_options
 from spark_mq.remoting.pull import QueueRange
 from spark_mq.source.message_stream import MessagesStreamReader
-from spark_mq.source.options import parse_stream_options
+from spark_mq.source.options import names_cluster, parse_stream_options
 from spark_mq.store.message_store import MessageStore
 
 TIMES = {"born_timestamp_millis": "born_timestamp", "store_timestamp_millis": "store_timestamp"}
@@ -147,7 +147,7 @@ class ArchiveFilesSource(DataSource):
         own = {PLACE.lower(), STARTS.lower()}
         options = {name: value for name, value in self.options.items() if name.lower() not in own}
         place = json.loads(self.options[PLACE])
-        if is_live(options):
+        if names_cluster(options):
             return BrokerFilesReader(*place, starts=json.loads(self.options[STARTS]), options=options)
         return ArchiveFilesReader(*place, options=options)
 

@@ -35,7 +35,6 @@ from spark_mq.tables.live import (
     live_options,
 )
 from spark_mq.tables.messages import MESSAGES
-from spark_mq.tables.table import LIVE_SCHEME
 
 COMMITTED = "committed"
 STREAM_PATIENCE = 60.0
@@ -47,11 +46,6 @@ _OTHER_TAGS_CODES = (SCHEDULE_TOPIC, TIMER_TOPIC)
 """Topics whose tags codes are not those of tags, so that a broker cannot select messages by tags."""
 _OWN = ("topic", "topicPattern", "queueStarts", "pullsAtOnce", "maxBytesPerSecond", "failOnDataLoss")
 """Options of messages that a store does not have, or has with another meaning."""
-
-
-def is_live(options: Mapping[str, str]) -> bool:
-    """Whether the options of a read name a live cluster."""
-    return next((value for key, value in options.items() if key.lower() == "path"), "").startswith(LIVE_SCHEME)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, StructType
 
 from spark_mq.errors import OptionError, similar
 from spark_mq.io.s3 import SECRET_OPTIONS, shown
-from spark_mq.live.options import is_live, parse_live_options
+from spark_mq.live.options import parse_live_options
 from spark_mq.query.comparisons import Comparison, TableColumns
 from spark_mq.query.conditions import (
     ELEMENT_COLUMNS,
@@ -29,7 +29,7 @@ from spark_mq.query.conditions import (
 from spark_mq.query.lexer import without_comments
 from spark_mq.query.plan import QueryPlan, Reference
 from spark_mq.query.table_names import ALL, HISTORY, NamedTables, history_store, sole_named
-from spark_mq.source.options import OPTION_NAMES, SELECTION, STREAM_ONLY, names_of
+from spark_mq.source.options import OPTION_NAMES, SELECTION, STREAM_ONLY, names_cluster, names_of
 from spark_mq.source.predicate import CONDITION_COLUMNS, Condition, Operator, Value, encode_conditions
 from spark_mq.source.schema import default_schema, full_schema
 from spark_mq.source.store_choice import check_options
@@ -93,7 +93,7 @@ def is_of_several(store: Store) -> bool:
     They do if they are those of a pattern of paths, of a file of stores, or of a running cluster.
     """
     named = _named_options(store)
-    return bool({"paths", "stores"} & named.keys()) or is_live(named) or is_pattern(named.get("path", ""))
+    return bool({"paths", "stores"} & named.keys()) or names_cluster(named) or is_pattern(named.get("path", ""))
 
 
 def several_of(stores: Mapping[str, Store]) -> list[str]:
@@ -111,7 +111,7 @@ def _named_options(store: Store) -> dict[str, str]:
 def options_of(store: Store, table: str) -> dict[str, str]:
     """The read options of a store that apply to a table, in their canonical spelling."""
     given = {"path": store} if isinstance(store, str) else dict(store)
-    if is_live(given):
+    if names_cluster(given):
         return _live_options(_named_options(given), table)
     known = {name.lower(): name for name in OPTION_NAMES}
     for name in given:
@@ -159,7 +159,7 @@ def pushed_down_options(options: Mapping[str, str], table: str, conditions: Sequ
     if _CONDITIONS in names_of(table):
         return {**options, _CONDITIONS: encode_conditions(conditions)} if conditions else dict(options)
     pushed = dict(options)
-    known = {option.name for option in (_of_live_table(table) if is_live(options) else TABLES[table].options)}
+    known = {option.name for option in (_of_live_table(table) if names_cluster(options) else TABLES[table].options)}
     for condition in conditions:
         name = next(option.name for option in TABLES[table].options if option.column == condition.column)
         is_equality = condition.operator == Operator.IN and len(condition.values) == 1

@@ -23,6 +23,7 @@ from spark_mq.store.config.named_stores import is_pattern
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, MIN_SPLIT_SIZE
 from spark_mq.tables.all_tables import TABLES
 from spark_mq.tables.messages import MESSAGES, READ_OPTIONS_OF_STREAMS, STREAM_OPTIONS, WRITE_OPTIONS
+from spark_mq.tables.table import LIVE_SCHEME
 
 _T = TypeVar("_T")
 
@@ -190,6 +191,11 @@ def parse_table(options: Mapping[str, str]) -> str:
     if any(key.lower() in stream_names for key in options):
         return parse_stream_options(options).read.table
     return parse_options(options).table
+
+
+def names_cluster(options: Mapping[str, str]) -> bool:
+    """Whether the options of a read name a live cluster."""
+    return next((value for key, value in options.items() if key.lower() == "path"), "").startswith(LIVE_SCHEME)
 
 
 def _given(options: Mapping[str, str]) -> dict[str, str]:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import pytest
 
 from spark_mq.errors import OptionError
-from spark_mq.live.options import COMMITTED, is_live, parse_live_options, parse_live_stream_options, parse_live_table
+from spark_mq.live.options import COMMITTED, parse_live_options, parse_live_stream_options, parse_live_table
 from spark_mq.remoting.pull import ALL_MESSAGES, Subscription
+from spark_mq.source.options import names_cluster
 from spark_mq.source.predicate import IntegerSet
 
 PATH = {"path": "rocketmq://a,b:1"}
 
 
 def test_a_path_of_a_store_is_not_live() -> None:
-    assert is_live({"PATH": "rocketmq://a"})
-    assert not is_live({"path": "/data/rocketmq://a"})
-    assert not is_live({})
+    assert names_cluster({"PATH": "rocketmq://a"})
+    assert not names_cluster({"path": "/data/rocketmq://a"})
+    assert not names_cluster({})
 
 
 def test_defaults() -> None:

@@ -15,13 +15,12 @@ from spark_mq.errors import SparkMqError
 from spark_mq.format.message_schema import KEY
 from spark_mq.io.location import Location
 from spark_mq.io.s3 import shown
-from spark_mq.live.options import is_live
 from spark_mq.query import local_constants
 from spark_mq.query.catalog import Store, StoreRead, plan_reads
 from spark_mq.query.conditions import UNIQUE_KEY, may_be_rolled_back
 from spark_mq.query.plan import QueryPlan
 from spark_mq.source.explain import explain
-from spark_mq.source.options import parse_options
+from spark_mq.source.options import names_cluster, parse_options
 from spark_mq.source.store_choice import StoreChoice
 from spark_mq.store.config.named_stores import is_pattern
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
@@ -59,7 +58,7 @@ def explained(
 def _details(read: StoreRead, sees_stores: bool) -> Iterator[tuple[str, str]]:
     """The lines after the first one: access path, files and bytes, and notes."""
     table = read.reference.table
-    if is_live(read.options):
+    if names_cluster(read.options):
         yield "path", f"the brokers of {read.options['path']} are asked when the query runs"
     elif not sees_stores:
         yield "note", "the access path is not known here: SPARK_REMOTE names a server, which has the store"
