@@ -16,7 +16,7 @@ import shutil
 import statistics
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from spark_mq.job.tasks import LocalTasks
 from spark_mq.store.compaction import compacted_messages
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.tiered_storage import METADATA, file_name
+from spark_mq.tables.store_files import COMPACTED_MESSAGES
 
 _COLUMNS = {
     "3 columns": ["topic", "queue_id", "queue_offset"],
@@ -202,10 +203,11 @@ def write_compacted(records: list[tuple[Record, bytes]], plain: Path, target: Pa
     return target
 
 
-def copies_of(store: Path) -> int:
-    """The messages in the copies of compacted topics, all of which are sound."""
+def copies_of(store: Path, *without: str) -> int:
+    """The messages in the copies of compacted topics, all of which are sound; some columns are not asked for."""
+    columns = [name for name in COMPACTED_MESSAGES.names if name not in without]
     with MessageStore(str(store), recalls_end=True) as opened:
-        rows = compacted_messages(opened)
+        rows = compacted_messages(opened, columns=columns)
     assert rows["problem"].null_count == rows.num_rows
     return int(rows.num_rows)
 
@@ -233,6 +235,19 @@ def print_pairs(name: str, repetitions: int, plain: Callable[[], object], form: 
     print(f"| {name} | {one:.3f} | {other:.3f} | {spread} |", flush=True)
 
 
+def print_scans(plain: Path, count: int, scanned: Sequence[tuple[str, Path, dict[str, str]]], repetitions: int) -> None:
+    """Print a row for each list of columns of each form: a name, its store, and the options of a read."""
+    for names, columns in _COLUMNS.items():
+        for name, store, options in scanned:
+            assert rows_of(store, columns, options) == count
+            print_pairs(
+                f"scan, {names}: {name}",
+                repetitions,
+                lambda: rows_of(plain, columns, {}),  # noqa: B023
+                lambda: rows_of(store, columns, options),  # noqa: B023
+            )
+
+
 def rebuild(store: Path, output: Path, **options: Any) -> None:
     """The queues of a store, built again."""
     shutil.rmtree(output, ignore_errors=True)
@@ -247,41 +262,43 @@ def main() -> None:
     parser.add_argument("--message-size", type=int, default=500)
     parser.add_argument("--folder", type=Path, default=Path("/tmp/spark-mq-bench"))
     parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--few", action="store_true", help="only scans of DLedger logs and of tiered storage")
     arguments = parser.parse_args()
     plain = generated(arguments.folder, arguments.size, arguments.message_size)
     forms = arguments.folder / "forms"
     shutil.rmtree(forms, ignore_errors=True)
     records = records_of(plain)
+    print("| what | plain, CPU seconds | this form | ratio, by pairs |\n| --- | --- | --- | --- |")
     scanned: list[tuple[str, Path, dict[str, str]]] = [
         ("DLedger, one segment", write_dledger(records, forms / "dledger", _SEGMENT), {}),
         ("DLedger, segments of 16 MiB", write_dledger(records, forms / "segments", 16 << 20), {}),
         ("tiered storage", write_tiered(records, forms / "tiered"), _TIERED),
     ]
-    scanned += [
+    print_scans(plain, len(records), scanned, arguments.repetitions)
+    if arguments.few:
+        shutil.rmtree(forms)
+        return
+    scanned = [
         ("light message queues", write_light(records, forms / "light"), {}),
         (f"inner batches of {_IN_BATCH}", write_batches(records, forms / "batches"), {"unwrapBatches": "true"}),
     ]
+    print_scans(plain, len(records), scanned, arguments.repetitions)
     compacted = write_compacted(records, plain, forms / "compacted")
     conf, light_conf = forms / "broker.conf", forms / "light.conf"
     conf.write_text("rocksdbCQDoubleWriteEnable=true\n")
     light_conf.write_text("enableLmq=true\nenableMultiDispatch=true\n")
-    print("| what | plain, CPU seconds | this form | ratio, by pairs |\n| --- | --- | --- | --- |")
-    for names, columns in _COLUMNS.items():
-        for name, store, options in scanned:
-            assert rows_of(store, columns, options) == len(records)
-            print_pairs(
-                f"scan, {names}: {name}",
-                arguments.repetitions,
-                lambda: rows_of(plain, columns, {}),  # noqa: B023
-                lambda: rows_of(store, columns, options),  # noqa: B023
-            )
     assert copies_of(compacted) == len(records)
-    print_pairs(
-        "compacted_messages, and a scan of all columns",
-        arguments.repetitions,
-        lambda: rows_of(plain, list(MESSAGE_SCHEMA.names), {}),
-        lambda: copies_of(compacted),
-    )
+    for title, columns, without in (
+        ("and a scan of all columns", list(MESSAGE_SCHEMA.names), ()),
+        ("without problem, and a scan of 8 columns, with bodies", _COLUMNS["8 columns, with bodies"], ("problem",)),
+        ("without problem and body, and a scan of 7 columns", _COLUMNS["7 columns"], ("problem", "body")),
+    ):
+        print_pairs(
+            f"compacted_messages, {title}",
+            arguments.repetitions,
+            lambda: rows_of(plain, columns, {}),  # noqa: B023
+            lambda: copies_of(compacted, *without),  # noqa: B023
+        )
     files = forms / "files"
     pairs: dict[str, tuple[Path, dict[str, str]]] = {
         "a database": (plain, {"queue_store": "rocksdb"}),

@@ -228,7 +228,8 @@ def _sent(store: MessageStore, topics: Sequence[str], copied: pa.Table) -> tuple
                     of_messages, frames = of_messages[is_asked], frames[is_asked]
                 queue, start, stop = of_messages.T
                 wanted, digest = int64s_at(part.buffer, frames.position + QUEUE_OFFSET_AT), digests(part.buffer, frames)
-                at = bisect_each(offsets, wanted, start, stop)
+                at = np.empty(wanted.size, np.int64)
+                bisect_each(offsets, wanted, start, stop, at)
                 is_copied = (at < stop) & (offsets[at] == wanted)
                 log_offsets[at[is_copied]] = part.base + frames.position[is_copied]
                 log_digests[at[is_copied]] = digest[is_copied]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import Any, Protocol, TypeVar, cast, overload
+from typing import Protocol, TypeVar, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -68,13 +68,7 @@ class Frames(_Parts[Int64s, Int32s], Protocol):
 
 
 def _field(name: str) -> property:
-    def read(frames: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return frames.view(np.ndarray)[name]
-
-    def write(frames: npt.NDArray[Any], values: npt.NDArray[Any]) -> None:
-        frames.view(np.ndarray)[name] = values
-
-    return property(read, write)
+    return property(lambda frames: frames.view(np.ndarray)[name])
 
 
 # A field of NumPy's own record arrays takes ten microseconds, and a chunk of a log sixty of them.

@@ -125,15 +125,9 @@ def _number_queues(
     return count
 
 
-def bisect_each(values: Int64s, wanted: Int64s, starts: Int64s, stops: Int64s) -> Int64s:
-    """For each number that is wanted, the first index in a part of `values`, which grow there, of one not less."""
-    found = np.empty(wanted.size, np.int64)
-    _bisect_each(values, wanted, starts, stops, found)
-    return found
-
-
 @kernel
-def _bisect_each(values: Int64s, wanted: Int64s, starts: Int64s, stops: Int64s, found: OutInt64s) -> None:
+def bisect_each(values: Int64s, wanted: Int64s, starts: Int64s, stops: Int64s, found: OutInt64s) -> None:
+    """Write, for each number that is wanted, the first index in a part of `values`, which grow, of one not less."""
     for index in range(wanted.size):
         at, stop = starts[index], stops[index]
         while at < stop:

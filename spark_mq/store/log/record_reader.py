@@ -89,7 +89,7 @@ class _JoinedChunk:
         if self._count:
             frames, shifts = self._frames[: self._count], np.repeat(self._shifts, self._counts)
             for name in _INDICES:
-                setattr(frames, name, getattr(frames, name) + shifts)
+                np.asarray(frames)[name] += shifts
             self._counts, self._shifts, self._count = [], [], 0
             yield RecordChunk(self._buffer, frames, self._base)
 

@@ -346,5 +346,6 @@ def test_numbers_are_found_in_parts_as_by_bisect(parts: list[list[int]], data: s
     wanted = data.draw(st.lists(st.tuples(st.integers(0, len(parts) - 1), st.integers(-4, 10)), max_size=30))
     ends, values = np.cumsum([0, *map(len, parts)]), np.array([one for part in parts for one in part], np.int64)
     numbers, asked = np.array(wanted, np.int64).reshape(-1, 2).T
-    found = bisect_each(values, asked, ends[numbers], ends[numbers + 1])
+    found = np.empty(asked.size, np.int64)
+    bisect_each(values, asked, ends[numbers], ends[numbers + 1], found)
     assert found.tolist() == [ends[part] + bisect_left(parts[part], one) for part, one in wanted]
