@@ -42,6 +42,7 @@ _NO_FILESYSTEM = re.compile(r"No FileSystem for scheme|Class org\.apache\.hadoop
 _SETTINGS_OF_CATALOGS = ("catalog", "extensions", "warehouse", "hive", "metastore")
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Loggers with which PySpark prints every error that it raises, as JSON."""
+_IDENTIFIER = re.compile(r'Identifier\("([^"]*)"\)')
 _JAVA_ERROR = re.compile(r"^: (.+)", re.MULTILINE)
 """The line of Py4J's message that names the exception of the JVM."""
 _SECONDS_TO_REACH_A_SERVER = 20.0
@@ -252,10 +253,22 @@ def spark_errors() -> Iterator[None]:
     try:
         yield
     except SPARK_ERRORS as error:
-        text = str(error).strip()
+        text = _text_of_sail(error)
         own_error = parse_task_error(text)
         java_errors = _JAVA_ERROR.findall(text) or [text.partition("\n")[0]]
         raise SparkMqError(visible(java_errors[-1] if own_error is None else str(own_error))) from error
+
+
+def _text_of_sail(error: Exception) -> str:
+    """The text of an error. Sail's can be the name of what it lacks, or have names of its parser's classes (0.7.2)."""
+    from pyspark.errors import UnsupportedOperationException
+
+    text = str(error).strip()
+    if isinstance(error, UnsupportedOperationException) and not text.startswith("["):
+        return f"the server does not support this: {text}"
+    if text.startswith("attribute ObjectName("):
+        return f"there is no column {'.'.join(_IDENTIFIER.findall(text))}; DESCRIBE TABLE lists the columns"
+    return text
 
 
 def _own_settings() -> dict[str, str]:

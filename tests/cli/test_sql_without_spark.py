@@ -6,8 +6,11 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from pyspark.errors import AnalysisException, UnsupportedOperationException
 
+from spark_mq.cli.spark import spark_errors
 from spark_mq.cli.sql import command
+from spark_mq.errors import SparkMqError
 from spark_mq.store.config.named_stores import STORE_COLUMNS
 from tests.support.said import Run
 from tests.support.stores import WORKLOAD, Unpack
@@ -122,3 +125,20 @@ def test_explain_shows_how_each_table_is_read(sql: Run) -> None:
     assert lines[0] == "the statement reads no table of a store"
     assert lines[2] == "  path   one task reads the table"
     assert lines[4:] == ["  path   all of consumequeue/, topic OrderEvents", "  reads  4 files: 8,000 bytes"]
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (UnsupportedOperationException("SHOW CREATE TABLE"), "the server does not support this: SHOW CREATE TABLE"),
+        (
+            AnalysisException('attribute ObjectName([Identifier("m"), Identifier("topc")]) is missing from the schema'),
+            "there is no column m.topc; DESCRIBE TABLE lists the columns",
+        ),
+        (AnalysisException("[NO_SUCH] thing"), "[NO_SUCH] thing"),
+    ],
+)
+def test_errors_of_sail_are_sentences(error: Exception, text: str) -> None:
+    with pytest.raises(SparkMqError) as raised, spark_errors():
+        raise error
+    assert str(raised.value) == text
