@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_mq.errors import EmptyStoreError, OptionError, UnsupportedStoreError
+from spark_mq.errors import CorruptLogError, EmptyStoreError, OptionError, UnsupportedStoreError
 from spark_mq.format.message_schema import CORRUPT_RECORD, RECORD_COLUMNS
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import SharedStorageCheck, SparkTasks, TaskRunner, Tasks, package_errors, spark_tasks
@@ -24,7 +24,7 @@ from spark_mq.restorer.new_store import make_store
 from spark_mq.restorer.restore_request import LeftOut, RestoreRequest, is_store
 from spark_mq.restorer.source_facts import Source, facts_of_store
 from spark_mq.restorer.store_job import RestoreReport, Stage, StoreJob
-from spark_mq.source.messages import MessagesReader
+from spark_mq.source.messages import GET_AS_ROW, MessagesReader
 from spark_mq.source.options import parse_options
 from spark_mq.store.config.store_kind import batch_topics, configured_batch_topics, dledger_node
 from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE
@@ -139,10 +139,18 @@ def restore_with(tasks: Tasks, source: str | DataFrame, request: RestoreRequest)
     if isinstance(source, str):
         request.check_source(source)
         request = request.of_source(source)
-    with package_errors():
-        origin, stage = _open_source(tasks, source, request)
-        job = StoreJob(tasks, origin, request.with_settings(origin.settings))
-        return append_messages(job, stage) if request.append else make_store(job, stage)
+    try:
+        with package_errors():
+            origin, stage = _open_source(tasks, source, request)
+            job = StoreJob(tasks, origin, request.with_settings(origin.settings))
+            return append_messages(job, stage) if request.append else make_store(job, stage)
+    except CorruptLogError as error:
+        if not str(error).endswith(GET_AS_ROW):
+            raise
+        raise CorruptLogError(
+            f"{str(error).removesuffix(GET_AS_ROW)}; an archive can leave damage out: `spark-mq archive STORE TABLE`, "
+            "then `spark-mq restore TABLE NEW --where '_corrupt_record IS NULL'`"
+        ) from error
 
 
 def _open_source(tasks: Tasks, source: str | DataFrame, request: RestoreRequest) -> tuple[Source, Stage]:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -72,6 +72,8 @@ _MAX_LOOK_UP_BYTES = 4 << 20
 """The largest number of body bytes of looked-up messages in a batch."""
 
 _LOG = logging.getLogger(__name__)
+GET_AS_ROW: Final = "; read with mode PERMISSIVE to get it as a row"
+"""What an error about damage says to who reads."""
 
 
 _seen_modules = 0
@@ -297,7 +299,7 @@ class MessagesReader(DataSourceReader):
 
     def _fail_on_damage(self, corrupt: CorruptRange) -> None:
         if self._options.mode == Mode.FAILFAST:
-            raise CorruptLogError(f"{corrupt.describe()}; read with mode PERMISSIVE to get it as a row")
+            raise CorruptLogError(f"{corrupt.describe()}{GET_AS_ROW}")
 
     def _record_batches(self, found: Iterable[tuple[Record, str | None]]) -> Iterator[pa.RecordBatch]:
         rows: list[Row] = []

@@ -141,3 +141,15 @@ def test_the_command_restores_and_reports(
     for tree in ("commitlog", "consumequeue", "index"):
         assert tree_of(store / tree) == tree_of(source / tree)
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+def test_damage_of_the_source_names_the_way_that_leaves_it_out(places: dict[str, str], run: Run) -> None:
+    log = Path(places["store"], "commitlog", f"{0:020d}")
+    with log.open("r+b") as file:
+        file.seek(4)  # the magic number of the first record
+        file.write(bytes(4))
+    error = run("restore", places["store"], "new", status=FAILED).err
+    assert "commit log offset" in error
+    assert "PERMISSIVE" not in error
+    assert "`spark-mq restore TABLE NEW --where '_corrupt_record IS NULL'`" in error
+    assert not Path("new").exists()
