@@ -161,12 +161,15 @@ class ArchivedMessages:
             ) from None
         address = self._tables.address_of(table)
         try:
-            if not is_s3(address):
-                # The default is in Python: a thread of Arrow that still uses it when the process ends aborts it.
-                files = fs.SubTreeFileSystem(address, fs.LocalFileSystem())
-                return DeltaTable(address).to_pyarrow_dataset(filesystem=files)
-            bucket, path = ObjectStore.of(address)
-            return DeltaTable(f"s3://{quote(path)}", storage_options=bucket.delta_options).to_pyarrow_dataset()
+            files: fs.FileSystem
+            if is_s3(address):
+                bucket, path = ObjectStore.of(address)
+                opened = DeltaTable(f"s3://{quote(path)}", storage_options=bucket.delta_options)
+                files = bucket.arrow_files
+            else:
+                opened, path, files = DeltaTable(address), address, fs.LocalFileSystem()
+            # The default is in Python: a thread of Arrow that still uses it when the process ends aborts it.
+            return opened.to_pyarrow_dataset(filesystem=fs.SubTreeFileSystem(path, files))
         except DeltaError as error:
             raise UnsupportedStoreError(
                 f"{table.name} cannot be read without Spark: {error}: ask `spark-mq sql --archive old={self._table}`"

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 from pyarrow import fs
 
 from spark_mq.errors import MissingPackageError, StorageError
-from spark_mq.io.s3 import DEFAULT_REGION, Settings, address, endpoint, is_set, parse, shown, with_settings
+from spark_mq.io.s3 import DEFAULT_REGION, FLAGS, Settings, address, endpoint, is_set, parse, shown, with_settings
 from spark_mq.io.storage import NetworkStorage, Page, StoredFile
 
 if TYPE_CHECKING:
@@ -117,6 +117,18 @@ class ObjectStore(NetworkStorage):
             options["AWS_ENDPOINT_URL"] = service
             options["AWS_ALLOW_HTTP"] = str(service.startswith("http:")).lower()
         return options
+
+    @property
+    def arrow_files(self) -> fs.S3FileSystem:
+        """The bucket as a filesystem whose files Arrow's own threads read, without Python."""
+        values = dict(self.settings)
+        flags = {name: is_set(values, name) for name in FLAGS}
+        patience = {
+            "connect_timeout": _CONNECT_TIME.total_seconds(),
+            "request_timeout": _REQUEST_TIME.total_seconds(),
+            "retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
+        }
+        return fs.S3FileSystem(**{**values, **flags, **patience, "region": _region(self.bucket, values)})
 
     def info(self, path: str) -> fs.FileInfo:
         return self._request(path, lambda: self._info(path))

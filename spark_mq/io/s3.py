@@ -28,8 +28,9 @@ Settings: TypeAlias = tuple[tuple[str, str], ...]
 
 _SCHEMES: Final = ("s3://", "s3a://", "s3n://")
 _SECRETS: Final = ("access_key", "secret_key", "session_token")
-_FLAGS: Final = ("anonymous", "force_virtual_addressing")
-_ALL: Final = (*_SECRETS, "region", "scheme", "endpoint_override", "tls_ca_file_path", *_FLAGS)
+FLAGS: Final = ("anonymous", "force_virtual_addressing")
+"""The settings that are `true` or `false`."""
+_ALL: Final = (*_SECRETS, "region", "scheme", "endpoint_override", "tls_ca_file_path", *FLAGS)
 _PROVIDER: Final = "aws.credentials.provider"
 DEFAULT_REGION: Final = "us-east-1"
 """The region of a service other than Amazon's, if none is given."""
@@ -172,7 +173,7 @@ def parse(uri: str) -> tuple[str, str, dict[str, str]]:
                 f"an address of S3 has {', '.join(_ALL)}"
             )
         settings[name] = unquote(value)
-        if name in _FLAGS:
+        if name in FLAGS:
             flag(name, settings[name])
     if ("access_key" in settings) != ("secret_key" in settings):
         raise OptionError(f"{redacted(uri)!r}: access_key and secret_key are needed together")

@@ -167,10 +167,11 @@ def test_certificates_are_those_of_the_file(https: str, monkeypatch: pytest.Monk
         ),
     ],
 )
-def test_deltalake_gets_the_settings_of_the_address(
+def test_deltalake_and_arrow_get_the_settings_of_the_address(
     query: str, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     bucket, path = object_store.ObjectStore.of(f"s3://lake/messages?{query}")
     assert (path, bucket.delta_options) == ("lake/messages", expected)
+    assert bucket.arrow_files.region == expected["AWS_REGION"]
