@@ -22,13 +22,14 @@ class ArchiveReport(Report):
 
     Attributes:
         cluster, broker: The name of the broker in every row.
-        rows: Messages that were appended.
+        rows: Messages that were appended, and damaged parts of the log.
         keys: Keys of messages that were appended.
         archived_to: The commit log offset of the end of the last archived message; -1 if there is none.
         lost_bytes: Bytes of the log that were gone before they were archived.
         lost_messages: Archived messages that the broker lost; their rows have a store name of their own.
         renamed_messages: Messages that were archived under another name, and got the present one.
         expired_messages: Messages of a running broker that expired before they were archived.
+        damaged_rows: Rows of this store in the archive that have a `_corrupt_record`; 0 if nothing is new.
         segments: Rows of the segments table that were written.
         snapshot_files: Files of `config/` and checkpoints that were written.
         seconds: The duration of the run, without the start of Spark.
@@ -46,6 +47,7 @@ class ArchiveReport(Report):
     lost_messages: int = 0
     renamed_messages: int = 0
     expired_messages: int = 0
+    damaged_rows: int = 0
     segments: int = 0
     snapshot_files: int = 0
     seconds: float = 0.0
@@ -78,6 +80,7 @@ class ArchiveReport(Report):
             ("snapshot        ", self.snapshot_files, " files of config/ and checkpoint"),
         )
         losses = (
+            ("damaged         ", self.damaged_rows, " rows have a _corrupt_record: damage of the log, or of a body"),
             ("lost            ", self.lost_bytes, " bytes of the log were gone before they were archived"),
             ("lost            ", self.expired_messages, " messages expired before they were archived"),
             ("lost            ", self.lost_messages, " archived messages are no longer in the log"),

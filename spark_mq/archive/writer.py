@@ -37,6 +37,7 @@ from spark_mq.archive.report import ArchiveReport, BatchProgress, stream_offset
 from spark_mq.archive.small_tables import write_segments, write_snapshot
 from spark_mq.archive.streams import ArchiveStreams
 from spark_mq.errors import ArchiveInUseError, LogCutError
+from spark_mq.format.message_schema import CORRUPT_RECORD
 from spark_mq.io.location import Location
 from spark_mq.job.task_errors import reraise_task_errors
 from spark_mq.store.config.named_stores import DEFAULT_BROKER, DEFAULT_CLUSTER
@@ -274,6 +275,9 @@ def archive(
         report.renamed_messages = settle_name(store_archive, rename)
         archiver = StoreArchiver(store_archive, options, Following(follow_seconds, stop, on_batch, on_wait))
         archiver.run(report)
+        if report.rows:
+            damaged = store_archive.rows(tables.messages).where(f"{CORRUPT_RECORD} IS NOT NULL")
+            report.damaged_rows = damaged.count()
         if follow_seconds is None:
             after = archive_state(tables, identity)
             own_commits = (messages_before + archiver.streams.messages.commits, segments_before + (report.segments > 0))

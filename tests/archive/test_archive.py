@@ -179,10 +179,20 @@ def test_nothing_is_lost_or_doubled_whatever_happens_between_runs(
     assert lake.keys() == keys_of(A)
 
 
-def test_a_folder_can_have_a_space_in_its_name(delta: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:
-    lake = Archive(delta, tmp_path / "a lake")
-    lake.run(unpacked(STORES["crc-533"]))
-    assert (lake.messages(), lake.keys()) == (facts_of(STORES["crc-533"]), keys_of(STORES["crc-533"]))
+def test_damage_is_archived_and_counted_also_in_a_folder_with_a_space(
+    delta: SparkSession, unpacked: Unpack, tmp_path: Path
+) -> None:
+    store, lake = STORES["crc-533"], Archive(delta, tmp_path / "a lake")
+    folder = Path(shutil.copytree(unpacked(store), tmp_path / "store"))
+    damaged = facts_of(store)[3][0]
+    with (folder / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(damaged + 4)  # the magic number
+        file.write(bytes(4))
+    report = lake.run(folder)
+    assert (report.rows, report.damaged_rows) == (len(facts_of(store)), 1)
+    assert "  damaged         1 rows" in report.to_text()
+    assert [row["commit_log_offset"] for row in lake.rows() if row["_corrupt_record"] is not None] == [damaged]
+    assert lake.keys() == [key for key in keys_of(store) if key[3] != damaged]
 
 
 def test_a_run_follows_the_store_until_it_is_stopped(
