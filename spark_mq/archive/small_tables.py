@@ -48,8 +48,13 @@ def write_segments(archive: StoreArchive, archived_to: int) -> int:
             of_bases = archive.rows(table).where(F.col("commit_log_offset") >= min(bases)).select(*names)
             known = {row["commit_log_offset"]: row for row in of_bases.toArrow().to_pylist()}
         bases -= {base for base, row in known.items() if row["state"] == "FULL" and row["filler_offset"] is not None}
-        ends = _data_ends(archive, bases, all_bases)
-        rows = [row for row in segment_rows(store, ends) if row["commit_log_offset"] in bases]
+        rows = [row for row in _rows_without_blanks(store) if row["commit_log_offset"] in bases]
+        # Where a segment ends before its file does, the log ends.
+        data_ends = {row["commit_log_offset"]: row["end_offset"] for row in rows}
+        full = {row["commit_log_offset"] for row in rows if row["end_offset"] == _file_end(row)}
+        data_ends |= _data_ends(archive, full, all_bases)
+        for row in rows:
+            _add_blank(row, store, data_ends[row["commit_log_offset"]])
         rows = [row for row in rows if row != known.get(row["commit_log_offset"])]
     if not rows:
         return 0
@@ -100,30 +105,29 @@ def _offset_in_segment(bases: Sequence[int]) -> Column:
     return F.array_max(F.filter(F.array(*map(F.lit, bases)), lambda base: base <= F.col("commit_log_offset")))
 
 
-def segment_rows(store: MessageStore, data_ends: Mapping[int, int]) -> list[Row]:
-    """A row for each segment; `data_ends` has the end of a segment's last message, by the segment's first offset."""
-    rows: list[Row] = (
-        metadata_tables.segments(store).drop_columns(["file", "first_store_timestamp", "problem"]).to_pylist()
-    )
-    for row in rows:
-        base, end = row["commit_log_offset"], row["commit_log_offset"] + row["file_size"]
-        blank = _blank(store, data_ends.get(base, end), end)
-        row["filler_offset"] = None if blank is None else data_ends[base]
-        row["filler_bytes"] = blank
-    return rows
+def _rows_without_blanks(store: MessageStore) -> list[Row]:
+    names = ["file", "first_store_timestamp", "problem"]
+    rows: list[Row] = metadata_tables.segments(store).drop_columns(names).to_pylist()
+    return [row | {"filler_offset": None, "filler_bytes": None} for row in rows]
 
 
-def _blank(store: MessageStore, start: int, end: int) -> bytes | None:
-    """The blank from `start` to the segment's `end`, without the zeros at its end; None if there is none."""
-    size = end - start
+def _file_end(row: Row) -> int:
+    return int(row["commit_log_offset"] + row["file_size"])
+
+
+def _add_blank(row: Row, store: MessageStore, start: int) -> None:
+    """Add the blank from `start`, the end of the last message, to the file's end, if one is there.
+
+    The zeros at its end are left out.
+    """
+    size = _file_end(row) - start
     if not BLANK_SIZE <= size <= MAX_BLANK_SIZE:
-        return None
+        return
     try:
-        if not is_blank(store.records.read(start, BLANK_SIZE), size):
-            return None
-        return store.records.read(start, size).rstrip(b"\0")
+        if is_blank(store.records.read(start, BLANK_SIZE), size):
+            row |= {"filler_offset": start, "filler_bytes": store.records.read(start, size).rstrip(b"\0")}
     except StoreChangedError:
-        return None
+        pass
 
 
 def write_snapshot(archive: StoreArchive) -> int:
