@@ -155,6 +155,8 @@ def test_with_the_settings_of_conf_an_error_begins_with_what_to_do(spark: SparkS
 
 def test_a_view_of_a_store_works_and_a_table_names_the_view(spark: SparkSession, unpacked: Unpack) -> None:
     options = f"USING rocketmq OPTIONS (path '{unpacked(WORKLOAD)}')"
+    spark = spark.newSession()
+    spark.conf.unset("spark.sql.catalog.spark_catalog")  # Delta Lake's catalog has a message of its own
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW store_messages {options}")
     assert spark.table("store_messages").count() == len(WORKLOAD.facts("msg"))
     with pytest.raises(PySparkException, match="use CREATE TEMPORARY VIEW"):
