@@ -13,7 +13,7 @@ from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import DAMAGED, FAILED, FOUND
 from spark_mq.cli.output.terminal import print_answer
 from spark_mq.format.amounts import size_text
-from spark_mq.format.broker_version import DISPATCHES_AT_CLEAN_BOOT, BrokerVersions, versions_text
+from spark_mq.format.broker_version import BrokerVersions, versions_text
 from spark_mq.io.location import Location
 from spark_mq.store.boot import Boot
 from spark_mq.store.broker_versions import find_broker_versions
@@ -46,7 +46,8 @@ _OF_BOOT = (
     *("QUEUE_UNIT_STALE", "INDEX_LAGS", "INDEX_MISSING", "INDEX_ENTRY_STALE", "CONFIG_BROKEN"),
 )
 """Codes of which the model of a boot says what comes of them."""
-_LOST_MESSAGES = ("OFFSET_PAST_END", "DELAY_OFFSET_PAST_END", "CHECKPOINT_AHEAD")
+_PAST_ENDS = ("OFFSET_PAST_END", "DELAY_OFFSET_PAST_END")
+_LOST_MESSAGES = (*_PAST_ENDS, "CHECKPOINT_AHEAD")
 """Warnings that can show that messages were lost."""
 
 
@@ -142,16 +143,14 @@ def _of_boot(state: StoreState, boot: Boot) -> Iterator[Fact]:
 def _past_ends(report: VerifyReport, config: ConfigFiles, boot: Boot) -> dict[str, int]:
     """The numbers of offsets past the ends of queues, when the boot has completed these.
 
-    A broker corrects the offsets of delay levels when it loads them. 4.9 dispatches later, so levels whose queue it
-    completes go back, and their messages are delivered twice (`ScheduleMessageService.correctDelayOffset`@4.9.7).
+    A broker reads the offsets of delay levels again after it has dispatched (`ScheduleMessageService.start`@4.9.7).
     """
-    codes = ["OFFSET_PAST_END", *([] if boot.rules.decide(DISPATCHES_AT_CLEAN_BOOT) else ["DELAY_OFFSET_PAST_END"])]
-    if not boot.completed or not report.counts.keys() & set(codes):
+    if not boot.completed or not report.counts.keys() & set(_PAST_ENDS):
         return {}
     after = Summary()
     for batch in config.findings({queue: range(end) for queue, end in boot.max_offsets.items()}, ()):
         after.add(batch)
-    return {code: min(report.counts.get(code, 0), after.counts.get(code, 0)) for code in codes}
+    return {code: min(report.counts.get(code, 0), after.counts.get(code, 0)) for code in _PAST_ENDS}
 
 
 def _damage(report: VerifyReport, past_ends: Mapping[str, int]) -> Iterator[Fact]:

@@ -635,11 +635,9 @@ CODES = {
     "DELAY_OFFSET_PAST_END": _warning(
         "The offset of a delay level is past the end of its queue.",
         "the queue of the level lost its end, or the offset file is of another store",
-        "from 4.9.2 on, the broker sets the offset to the end that the queue has when it starts. 4.9.2 to 4.9.8 then "
-        "deliver messages twice that they dispatch later. Up to 4.9.1, messages of the level are delivered late or "
-        "never, until the queue reaches the offset",
-        f"before the broker starts: if the log has messages that the queue lacks, {_REPAIR}; else set the offset in "
-        "config/delayOffset.json to the end of the queue",
+        "from 4.9.2 on, the broker goes on at the end that the queue has once its messages are dispatched; up to "
+        "4.9.1, messages of the level are delivered late or never, until the queue reaches the offset",
+        "set the offset in config/delayOffset.json to the end of the queue while the broker is stopped",
         Treatment.OFFSETS,
     ),
     "TOPIC_NOT_CONFIGURED": _note(

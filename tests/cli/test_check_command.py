@@ -53,11 +53,11 @@ def test_losses_have_a_number_a_topic_an_end_and_a_remedy(
 def test_offsets_are_not_past_the_end_of_queues_that_the_boot_completes(
     unpacked: Unpack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without `consumequeue/`, each offset is past the end. 5.3.2 and later dispatch the log before they serve."""
-    store, folder = STORES["workload-533"], tmp_path / "store"
-    shutil.copytree(unpacked(store), folder)
-    shutil.rmtree(folder / "consumequeue")
-    for version in ("5.3.3", "5.5.1"):
+    """Without `consumequeue/`, each offset is past the end. 4.9, 5.3.2 and later dispatch the log before they serve."""
+    for name, version in (("workload-49x", "4.9.7"), ("workload-533", "5.5.1"), ("workload-533", "5.3.3")):
+        store, folder = STORES[name], tmp_path / f"{name}-{version}"
+        shutil.copytree(unpacked(store), folder)
+        shutil.rmtree(folder / "consumequeue")
         status, found = answer_of(capsys, folder, store, "--expect-version", version)
         assert (status, found["answer"]) == (0, "yes"), found
     (answer,) = answer_of(capsys, folder, store, "--expect-version", "5.3.1")[1]["answers"]
