@@ -111,7 +111,7 @@ class _Copy:
     def messages(self, queue: int) -> pa.Table:
         """The messages, each with the number of its problem; `queue` is the queue's number."""
         from spark_mq.format.kernels.batches import message_batches
-        from spark_mq.format.kernels.crc import wrong_body_crcs
+        from spark_mq.format.kernels.crc import digests, wrong_body_crcs
         from spark_mq.format.kernels.dispatch import batch_units
         from spark_mq.store.log.record_reader import RecordChunk
         from spark_mq.store.log.split_reader import read_split
@@ -127,7 +127,8 @@ class _Copy:
                     for messages in message_batches(part.buffer, part.frames, bodies, _MOST_ROWS):
                         frames = messages.frames
                         body = messages.column("body") if bodies else None
-                        found.append(_columns(messages, np.full(frames.size, queue), body))
+                        digest = digests(part.buffer, frames)
+                        found.append(_columns(messages, np.full(frames.size, queue), digest, body))
                         if "problem" in self._columns:
                             units.append(batch_units(part.buffer, frames))
                             is_wrong.append(wrong_body_crcs(part.buffer, frames))
@@ -219,11 +220,13 @@ def _sent(store: MessageStore, topics: Sequence[str], copied: pa.Table) -> tuple
         for part in read_split(split):
             if isinstance(part, RecordChunk):
                 number, frames = table.numbers(part.buffer, part.frames), part.frames
-                for new in range(len(known), table.count):
-                    topic, queue_id = decode_utf8(table.topic(new)), int(table.queue_ids()[new])
-                    queue = (topics.index(topic) << 32) + queue_id if topic in topics else _NO_QUEUE
-                    known.append((queue, *parts.get(queue, (0, 0))))
-                of_messages = np.array(known)[number]
+                if len(known) < table.count:
+                    for new in range(len(known), table.count):
+                        topic, queue_id = decode_utf8(table.topic(new)), int(table.queue_ids()[new])
+                        queue = (topics.index(topic) << 32) + queue_id if topic in topics else _NO_QUEUE
+                        known.append((queue, *parts.get(queue, (0, 0))))
+                    of_queues = np.array(known)
+                of_messages = of_queues[number]
                 if not (is_asked := of_messages[:, 0] != _NO_QUEUE).all():
                     of_messages, frames = of_messages[is_asked], frames[is_asked]
                 queue, start, stop = of_messages.T
@@ -235,7 +238,8 @@ def _sent(store: MessageStore, topics: Sequence[str], copied: pa.Table) -> tuple
                 log_digests[at[is_copied]] = digest[is_copied]
                 is_other = ~is_copied | (own_digests[at] != digest)
                 if is_other.any():
-                    found.append(_columns(MessageColumns(part.buffer, frames[is_other]), queue[is_other]))
+                    messages = MessageColumns(part.buffer, frames[is_other])
+                    found.append(_columns(messages, queue[is_other], digest[is_other]))
                     has_copy.append(is_copied[is_other])
     # Of copies with the same queue offset, the search finds the first one.
     is_first = (np.diff(queues, prepend=-1) != 0) | (np.diff(offsets, prepend=-1) != 0)
@@ -245,10 +249,8 @@ def _sent(store: MessageStore, topics: Sequence[str], copied: pa.Table) -> tuple
     return pa.concat_tables(found), np.concatenate(has_copy), log_offsets[place], is_other
 
 
-def _columns(messages: MessageColumns, queue: Int64s, body: pa.Array | None = None) -> pa.Table:
+def _columns(messages: MessageColumns, queue: Int64s, digest: Int64s, body: pa.Array | None = None) -> pa.Table:
     """The messages; `is_empty` says that a message has no body."""
-    from spark_mq.format.kernels.crc import digests
-
     size = messages.frames.size
     key, tags = messages.property_texts([KEYS, TAGS])
     numbers = messages.record_batch(_NUMBERS)
@@ -258,7 +260,7 @@ def _columns(messages: MessageColumns, queue: Int64s, body: pa.Array | None = No
         pa.nulls(size, pa.binary()) if body is None else body,
         key,
         pa.array(messages.frames.body_length == 0),
-        pa.array(digests(messages.buffer, messages.frames)),
+        pa.array(digest),
         pa.array(queue),
         pa.nulls(size, pa.int64()),
     ]
