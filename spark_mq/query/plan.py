@@ -164,8 +164,8 @@ def _check_kind(statement: Statement, tables: ResolvedTables) -> None:
     keeps_query = isinstance(root, exp.Create) and (root.kind or "").upper() != "TABLE"
     if tables.store_tables and (keeps_query or not isinstance(root, exp.Query | exp.Insert | exp.Create)):
         raise OptionError(
-            "a store's table can be read by queries, INSERT and CREATE TABLE ... AS; for a view of a query call "
-            "createOrReplaceTempView on its DataFrame"
+            "a store's table can be read by queries, INSERT and CREATE TABLE ... AS; in the place of a view, begin the "
+            "query with WITH NAME AS (...), or call createOrReplaceTempView on its DataFrame"
         )
 
 

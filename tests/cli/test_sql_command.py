@@ -68,6 +68,10 @@ def test_statements_one_after_the_other(sql: Run) -> None:
     assert sql(several, "--format", "csv").lines[1:] == [";';"]
 
 
+def test_a_plan_has_its_lines(sql: Run) -> None:
+    assert sql("EXPLAIN SELECT 1").lines[0] == "== Physical Plan =="
+
+
 def test_errors_are_one_line(sql: Run) -> None:
     for status, query, why in (
         (1, "SELECT topik FROM messages", "[UNRESOLVED_COLUMN"),

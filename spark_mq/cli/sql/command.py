@@ -31,7 +31,7 @@ from spark_mq.cli.sql.prompt import HELP, Completer, line_editing
 from spark_mq.errors import OptionError, SparkMqError, StoreNotFoundError
 from spark_mq.io.location import Location
 from spark_mq.io.s3 import OPTIONS, with_settings
-from spark_mq.query.lexer import is_blank, split_statements
+from spark_mq.query.lexer import first_word, is_blank, split_statements
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.named_stores import is_pattern, load_stores, matching_stores, stores_text
 from spark_mq.store.log.segment_files import segment_files
@@ -148,7 +148,10 @@ class Console:
         with spark_errors():
             self.archives.prepare(spark, statement)
             frame = run_statement(spark, statement, None, self.stores, self.archives.tables, self.archives.load)
-            print_dataframe(frame, self.form)
+            if self.form == "table" and first_word(statement) == "EXPLAIN":
+                print(visible(str(frame.collect()[0][0]).strip(), keep="\n"))  # a table would have it in one line
+            else:
+                print_dataframe(frame, self.form)
 
     def _columns(self, owner: str, table: str) -> list[str]:
         from spark_mq.archive.sql import archive_columns
