@@ -29,7 +29,8 @@ class ArchiveReport(Report):
         lost_messages: Archived messages that the broker lost; their rows have a store name of their own.
         renamed_messages: Messages that were archived under another name, and got the present one.
         expired_messages: Messages of a running broker that expired before they were archived.
-        damaged_rows: Rows of this store in the archive that have a `_corrupt_record`; 0 if nothing is new.
+        damaged_rows: Rows of this run that have a `_corrupt_record`. All rows of the store count if the run had no
+            checkpoint to continue with, or if the broker lost messages.
         segments: Rows of the segments table that were written.
         snapshot_files: Files of `config/` and checkpoints that were written.
         seconds: The duration of the run, without the start of Spark.

@@ -17,6 +17,7 @@ from itertools import chain
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_mq._compat import SPARK_ERRORS
@@ -31,7 +32,7 @@ from spark_mq.archive.delta_log import (
     sync_newest_commits,
     version_of,
 )
-from spark_mq.archive.last_run import archive_state, store_state, versions, write_note
+from spark_mq.archive.last_run import MESSAGES_STREAM, Checkpoint, archive_state, store_state, versions, write_note
 from spark_mq.archive.lease import lease
 from spark_mq.archive.report import ArchiveReport, BatchProgress, stream_offset
 from spark_mq.archive.small_tables import write_segments, write_snapshot
@@ -273,11 +274,14 @@ def archive(
         store_before = store_state(location) if tables.is_local else None
         messages_before, segments_before = versions(tables)
         report.renamed_messages = settle_name(store_archive, rename)
+        start = (Checkpoint(tables, identity, MESSAGES_STREAM).last_offset or {}).get("commit_log_offset", 0)
         archiver = StoreArchiver(store_archive, options, Following(follow_seconds, stop, on_batch, on_wait))
         archiver.run(report)
         if report.rows:
-            damaged = store_archive.rows(tables.messages).where(f"{CORRUPT_RECORD} IS NOT NULL")
-            report.damaged_rows = damaged.count()
+            start = 0 if report.lost_messages else start
+            # Files have minima and maxima of offsets, so only those of this run are read.
+            new = store_archive.rows(tables.messages).where(F.col("commit_log_offset") >= start)
+            report.damaged_rows = new.where(F.col(CORRUPT_RECORD).isNotNull()).count()
         if follow_seconds is None:
             after = archive_state(tables, identity)
             own_commits = (messages_before + archiver.streams.messages.commits, segments_before + (report.segments > 0))
