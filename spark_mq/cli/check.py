@@ -18,6 +18,7 @@ from spark_mq.io.location import Location
 from spark_mq.store.boot import Boot
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.store_paths import TIMER_LOG
 from spark_mq.store.store_state import StoreState, store_state
 from spark_mq.store.verdict import (
     AT_LEAST,
@@ -106,12 +107,13 @@ def check_store(store: str, expect_version: str | None, conf: str | None) -> lis
 def answers_of(state: StoreState, report: VerifyReport, expect_version: str | None) -> list[Answer]:
     """The answers for a store, from its state with the whole log, and the report of a quick check."""
     unknown = [Fact(NOT_KNOWN, text) for text in [unknown_lock(state)] if text]
-    config = ConfigFiles.of(Location.resolve(state.store))
+    location = Location.resolve(state.store)
+    config, timers = ConfigFiles.of(location), list(_timers(location))
     downgrade = [] if expect_version is None else list(_downgrade(state.store, expect_version))
     by_answer: dict[Answer, list[Boot]] = {}
     for boot in state.boots:
         damage = _damage(report, _past_ends(report, config, boot))
-        losses = (*_of_boot(state, boot), *lost_before(state), *damage, *unknown, *downgrade)
+        losses = (*_of_boot(state, boot), *lost_before(state), *damage, *timers, *unknown, *downgrade)
         are_known = any(loss.certainty != NOT_KNOWN for loss in losses)
         answer = _LOSSES if are_known else _UNKNOWN if losses else _YES
         if state.obstacles or state.last_stop.is_running or state.is_emptied_by(boot):
@@ -119,7 +121,7 @@ def answers_of(state: StoreState, report: VerifyReport, expect_version: str | No
             losses = (*_why_not(state, boot), *losses)
         quick = Fact(AT_LEAST, f"the quick check: {report.verdict}")
         facts = (*of_deleted_topics(state), *_come_back(state, boot), *of_replica(state), quick)
-        by_answer.setdefault(Answer("", answer, losses, facts, _next(state, boot, answer)), []).append(boot)
+        by_answer.setdefault(Answer("", answer, losses, facts, _next(state, boot, answer, timers)), []).append(boot)
     return [replace(one, versions=versions_text(boot.rules for boot in boots)) for one, boots in by_answer.items()]
 
 
@@ -138,6 +140,23 @@ def _of_boot(state: StoreState, boot: Boot) -> Iterator[Fact]:
     yield from (replace(loss, text=f"the boot {loss.text}") for loss in losses(boot))
     if state.index is not None and not boot.is_index_known:
         yield Fact(NOT_KNOWN, f"what the index lacks: {state.index.unknown_layout}")
+
+
+def _timers(store: Location) -> Iterator[Fact]:
+    """What the timer log lost: a broker reads on after the messages that it had (`TimerMessageStore.recover`@5.3.3)."""
+    from spark_mq.lifecycle.outcomes import DeliveryProgress
+
+    files = [info for info in (store / TIMER_LOG).entries() if info.base_name.isdecimal()]
+    end = max((int(info.base_name) + info.size for info in files), default=0)
+    stop = DeliveryProgress.of(store).timer_log_stop
+    if end < stop:
+        text = (
+            f"timers: {TIMER_LOG}/ ends at {end:,}, and config/timercheck says {stop:,}. Those that wait, and are not"
+        )
+        text += " in it, are never delivered"
+        again = "without config/timercheck, a broker reads all timers of the log again, and delivers those whose time"
+        until = f"`spark-mq delayed {shlex.quote(store.path)}` names them; {again} has passed, also a second time"
+        yield Fact(NOT_KNOWN, text, until)
 
 
 def _past_ends(report: VerifyReport, config: ConfigFiles, boot: Boot) -> dict[str, int]:
@@ -179,7 +198,7 @@ def _come_back(state: StoreState, boot: Boot) -> Iterator[Fact]:
         yield Fact(CERTAIN if boot.is_full else AT_LEAST, f"before it serves, it checks {size} of the log{completed}")
 
 
-def _next(state: StoreState, boot: Boot, answer: str) -> str:
+def _next(state: StoreState, boot: Boot, answer: str, timers: Sequence[Fact]) -> str:
     store = shlex.quote(state.store)
     if state.last_stop.is_running:
         return "ask again after the broker has stopped"
@@ -199,7 +218,7 @@ def _next(state: StoreState, boot: Boot, answer: str) -> str:
         return f"`spark-mq repair {store} --apply`"
     if not boot.is_index_known:
         return f"`spark-mq check {store} --broker-conf FILE`, with the broker's settings file"
-    return f"`spark-mq verify {store}`"
+    return f"`spark-mq {'delayed' if timers else 'verify'} {store}`"
 
 
 def _lines(found: Sequence[Answer]) -> Iterator[str]:

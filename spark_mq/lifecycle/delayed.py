@@ -56,6 +56,7 @@ from spark_mq.lifecycle.selected_messages import (
     sound_messages,
 )
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.store_paths import TIMER_LOG
 from spark_mq.store.message_store import MessageStore
 from spark_mq.tables.lifecycle import DELAYED
 
@@ -109,7 +110,7 @@ def timer_units(store: Location) -> TimerUnits:
 
     A file is read up to its first bytes that are not a unit: zeros, or the filler at its end.
     """
-    folder = store / "timerlog"
+    folder = store / TIMER_LOG
     files = [(folder / info.base_name).read_bytes() for info in folder.entries() if info.base_name.isdecimal()]
     units = np.concatenate([np.empty(0, _UNIT), *map(_units, files)])
     slot_time = units["write_time"].astype(np.int64) + units["delay"]

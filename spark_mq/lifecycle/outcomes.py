@@ -174,13 +174,17 @@ class DecidedHalves:
 
 @dataclass(frozen=True)
 class DeliveryProgress:
-    """How far the broker has delivered delayed messages: by levels, and of timers up to which slot and queue offset."""
+    """How far the broker has delivered delayed messages: by levels, and of timers up to which slot and queue offset.
+
+    `timer_log_stop` is the end of the timer log that was flushed (`TimerCheckpoint`@5.3.3).
+    """
 
     delay_offsets: Mapping[int, int]
     level_problem: str | None
     read_time: int
     enqueued: int
     timer_problem: str | None
+    timer_log_stop: int
 
     @classmethod
     def of(cls, store: Location) -> Self:
@@ -192,5 +196,5 @@ class DeliveryProgress:
         file = folder / "timercheck"
         data = file.read_bytes() if file.is_file else b""
         timer_problem = f"{file} is missing or too short" if len(data) < 24 else None
-        read_time, _, enqueued = struct.unpack(">qqq", data[:24].ljust(24, b"\0"))
-        return cls(offsets or {}, level_problem, read_time, enqueued, timer_problem)
+        read_time, timer_log_stop, enqueued = struct.unpack(">qqq", data[:24].ljust(24, b"\0"))
+        return cls(offsets or {}, level_problem, read_time, enqueued, timer_problem, timer_log_stop)

@@ -70,6 +70,20 @@ def test_offsets_are_not_past_the_end_of_queues_that_the_boot_completes(
     assert loss["text"].startswith("OFFSET_PAST_END 1:")
 
 
+def test_a_lost_timer_log_is_no_yes(unpacked: Unpack, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A 5.3.3 broker delivered none of the timers that waited there, and all of them if only timerwheel was lost."""
+    store, folder = STORES["workload-533"], tmp_path / "store"
+    shutil.copytree(unpacked(store), folder)
+    (folder / "timerwheel").unlink(missing_ok=True)
+    assert answer_of(capsys, folder, store, "--expect-version", "5.3.3")[0] == 0
+    shutil.rmtree(folder / "timerlog")
+    status, found = answer_of(capsys, folder, store, "--expect-version", "5.3.3")
+    assert (status, found["answer"]) == (4, "yes, losses are not known")
+    assert "timerlog/ ends at 0, and config/timercheck says" in found["answers"][0]["losses"][0]["text"]
+    (folder / "config" / "timercheck").unlink()
+    assert answer_of(capsys, folder, store, "--expect-version", "5.3.3")[0] == 0
+
+
 def test_nobody_says_start_the_broker_where_one_may_run(
     unpacked: Unpack, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
