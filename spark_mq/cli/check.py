@@ -18,7 +18,6 @@ from spark_mq.io.location import Location
 from spark_mq.store.boot import Boot
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.store_paths import TIMER_LOG
 from spark_mq.store.store_state import StoreState, store_state
 from spark_mq.store.verdict import (
     AT_LEAST,
@@ -30,6 +29,7 @@ from spark_mq.store.verdict import (
     messages,
     of_deleted_topics,
     of_replica,
+    of_timers,
     unknown_lock,
     whole_without_abort,
 )
@@ -107,8 +107,7 @@ def check_store(store: str, expect_version: str | None, conf: str | None) -> lis
 def answers_of(state: StoreState, report: VerifyReport, expect_version: str | None) -> list[Answer]:
     """The answers for a store, from its state with the whole log, and the report of a quick check."""
     unknown = [Fact(NOT_KNOWN, text) for text in [unknown_lock(state)] if text]
-    location = Location.resolve(state.store)
-    config, timers = ConfigFiles.of(location), list(_timers(location))
+    config, timers = ConfigFiles.of(Location.resolve(state.store)), list(of_timers(state))
     downgrade = [] if expect_version is None else list(_downgrade(state.store, expect_version))
     by_answer: dict[Answer, list[Boot]] = {}
     for boot in state.boots:
@@ -140,23 +139,6 @@ def _of_boot(state: StoreState, boot: Boot) -> Iterator[Fact]:
     yield from (replace(loss, text=f"the boot {loss.text}") for loss in losses(boot))
     if state.index is not None and not boot.is_index_known:
         yield Fact(NOT_KNOWN, f"what the index lacks: {state.index.unknown_layout}")
-
-
-def _timers(store: Location) -> Iterator[Fact]:
-    """What the timer log lost: a broker reads on after the messages that it had (`TimerMessageStore.recover`@5.3.3)."""
-    from spark_mq.lifecycle.outcomes import DeliveryProgress
-
-    files = [info for info in (store / TIMER_LOG).entries() if info.base_name.isdecimal()]
-    end = max((int(info.base_name) + info.size for info in files), default=0)
-    stop = DeliveryProgress.of(store).timer_log_stop
-    if end < stop:
-        text = (
-            f"timers: {TIMER_LOG}/ ends at {end:,}, and config/timercheck says {stop:,}. Those that wait, and are not"
-        )
-        text += " in it, are never delivered"
-        again = "without config/timercheck, a broker reads all timers of the log again, and delivers those whose time"
-        until = f"`spark-mq delayed {shlex.quote(store.path)}` names them; {again} has passed, also a second time"
-        yield Fact(NOT_KNOWN, text, until)
 
 
 def _past_ends(report: VerifyReport, config: ConfigFiles, boot: Boot) -> dict[str, int]:

@@ -16,7 +16,6 @@ in its property TRANS_OFFSET. The checks are counted in RocksDB, and when the br
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,6 +26,7 @@ import pyarrow as pa
 from spark_mq.format.system_topic import HALF_TOPIC
 from spark_mq.io.location import Location
 from spark_mq.lifecycle.retry_topic import consumer_offsets
+from spark_mq.store.config.checkpoint import timer_checkpoint
 from spark_mq.store.config.config_file import (
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
@@ -174,17 +174,13 @@ class DecidedHalves:
 
 @dataclass(frozen=True)
 class DeliveryProgress:
-    """How far the broker has delivered delayed messages: by levels, and of timers up to which slot and queue offset.
-
-    `timer_log_stop` is the end of the timer log that was flushed (`TimerCheckpoint`@5.3.3).
-    """
+    """How far the broker has delivered delayed messages: by levels, and of timers up to which slot and queue offset."""
 
     delay_offsets: Mapping[int, int]
     level_problem: str | None
     read_time: int
     enqueued: int
     timer_problem: str | None
-    timer_log_stop: int
 
     @classmethod
     def of(cls, store: Location) -> Self:
@@ -193,8 +189,7 @@ class DeliveryProgress:
         offsets, level_problem = read_config(lambda: load_config(store, DELAY_OFFSETS, parse_delay_offsets))
         if offsets is None and level_problem is None:
             level_problem = f"there is no file {folder / DELAY_OFFSETS}"
-        file = folder / "timercheck"
-        data = file.read_bytes() if file.is_file else b""
-        timer_problem = f"{file} is missing or too short" if len(data) < 24 else None
-        read_time, timer_log_stop, enqueued = struct.unpack(">qqq", data[:24].ljust(24, b"\0"))
-        return cls(offsets or {}, level_problem, read_time, enqueued, timer_problem, timer_log_stop)
+        timers = timer_checkpoint(store)
+        if timers is None:
+            return cls(offsets or {}, level_problem, 0, 0, f"{folder / 'timercheck'} is missing or too short")
+        return cls(offsets or {}, level_problem, timers.read_time, timers.enqueued, None)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from spark_mq.format.amounts import counted, size_text
 from spark_mq.format.broker_version import MESSAGE_VERSION_2, BrokerVersions, versions_text
 from spark_mq.io.location import Location
+from spark_mq.store.config.checkpoint import timer_checkpoint
+from spark_mq.store.config.store_paths import TIMER_LOG
 
 if TYPE_CHECKING:
     from spark_mq.store.boot import Boot
@@ -47,7 +49,7 @@ def verdict(state: StoreState) -> list[str]:
         more = f" ({len(state.obstacles) - 1:,} more below)" if len(state.obstacles) > 1 else ""
         said.append(f"A broker may not start: {state.obstacles[0]}{more}.")
     before = (*lost_before(state), *of_deleted_topics(state))
-    return [*said, *(fact.sentence for fact in (*before, *of_replica(state))), *next_boots(state)]
+    return [*said, *(fact.sentence for fact in (*before, *of_timers(state), *of_replica(state))), *next_boots(state)]
 
 
 def setting_line(setting: FileSetting, width: int = 15) -> str:
@@ -104,6 +106,20 @@ def of_replica(state: StoreState) -> Iterator[Fact]:
         text = "its broker is in controller mode: a boot is known only as that of a broker without its group; what it"
         compare = f"`spark-mq compare {shlex.quote(state.store)} MASTER`"
         yield Fact(NOT_KNOWN, f"{text} cuts off when it follows another master, {compare} says")
+
+
+def of_timers(state: StoreState) -> Iterator[Fact]:
+    """What the timer log lost: a broker reads on after the messages that it had (`TimerMessageStore.recover`@5.3.3)."""
+    store = Location.resolve(state.store)
+    files = [info for info in (store / TIMER_LOG).entries() if info.base_name.isdecimal()]
+    end = max((int(info.base_name) + info.size for info in files), default=0)
+    checkpoint = timer_checkpoint(store)
+    if checkpoint is not None and end < checkpoint.log_stop:
+        text = f"timers: {TIMER_LOG}/ ends at {end:,}, and config/timercheck says {checkpoint.log_stop:,}. Those that "
+        text += "wait, and are not in it, are never delivered"
+        again = "without config/timercheck, a broker reads all timers of the log again, and delivers those whose time"
+        until = f"`spark-mq delayed {shlex.quote(state.store)}` names them; {again} has passed, also a second time"
+        yield Fact(NOT_KNOWN, text, until)
 
 
 def next_boots(state: StoreState) -> Iterator[str]:
@@ -169,6 +185,8 @@ def _topics(counts: Iterable[tuple[str, int]]) -> str:
 
 def _no_loss(state: StoreState, boot: Boot) -> str:
     if boot.is_full:
+        if any(of_timers(state)):
+            return "loses no more"
         return f"loses {'nothing' if boot.loses_nothing else 'no message' if boot.loses_no_message else 'no more'}"
     if state.obstacles:
         return "what it loses is not known before it can start"
@@ -218,6 +236,8 @@ def remedies(state: StoreState) -> list[str]:
         )
     if not all(boot.is_index_known for boot in state.boots):
         said.append("Give --broker-conf with the broker's settings file: without it, the index files cannot be read.")
+    if any(of_timers(state)):
+        said.append(f"For the timers: `spark-mq delayed {path}`, before a broker starts.")
     said = said or [_nothing(state)]
     if len({(boot.cut_bytes, boot.lost, boot.shifted, boot.unindexed) for boot in state.boots}) > 1:
         said.append("The versions differ: --broker-version V prints only the one that starts next.")

@@ -80,6 +80,11 @@ def test_a_lost_timer_log_is_no_yes(unpacked: Unpack, tmp_path: Path, capsys: py
     status, found = answer_of(capsys, folder, store, "--expect-version", "5.3.3")
     assert (status, found["answer"]) == (4, "yes, losses are not known")
     assert "timerlog/ ends at 0, and config/timercheck says" in found["answers"][0]["losses"][0]["text"]
+    assert main(["state", str(folder), "--broker-conf", str(store.broker_conf)]) == 0
+    said = capsys.readouterr().out
+    assert "Timers: timerlog/ ends at 0" in said
+    assert "Nothing. Start the broker." not in said
+    assert "loses nothing" not in said
     (folder / "config" / "timercheck").unlink()
     assert answer_of(capsys, folder, store, "--expect-version", "5.3.3")[0] == 0
 

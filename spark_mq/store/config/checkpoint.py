@@ -18,18 +18,19 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass, fields, replace
-from typing import Self
+from typing import NamedTuple, Self
 
 from pyarrow import fs
 
 from spark_mq.format.timestamp import NANOS_PER_MILLI, iso_text
 from spark_mq.io.location import Location
-from spark_mq.store.config.store_paths import ABORT
+from spark_mq.store.config.store_paths import ABORT, CONFIG
 
 CHECKPOINT = "checkpoint"
 CHECKPOINT_SIZE = 4096
 
 _FIELDS = struct.Struct(">qqqqqq")
+_TIMER = struct.Struct(">qqq")
 _WRITTEN = struct.Struct(">8sq")
 _WRITTEN_AT = CHECKPOINT_SIZE - _WRITTEN.size
 _WRITTEN_MARK = b"SPARKMQ1"
@@ -136,3 +137,24 @@ def lost_end(store: Location, newest_timestamp: int) -> str | None:
     if flushed <= newest_timestamp:
         return None
     return f"the end of the log is lost: its newest message is older than the time in checkpoint, {iso_text(flushed)}"
+
+
+class TimerCheckpoint(NamedTuple):
+    """What `config/timercheck` says of the timer (`TimerCheckpoint`@5.3.3).
+
+    Attributes:
+        read_time: The slot up to which messages were delivered, in milliseconds.
+        log_stop: The end of the timer log that was flushed.
+        enqueued: The queue offset after the last message that is in the timer log.
+    """
+
+    read_time: int
+    log_stop: int
+    enqueued: int
+
+
+def timer_checkpoint(store: Location) -> TimerCheckpoint | None:
+    """The timer's checkpoint of a store; None if the file is missing or too short."""
+    file = store / CONFIG / "timercheck"
+    data = file.read_bytes() if file.is_file else b""
+    return TimerCheckpoint(*_TIMER.unpack_from(data)) if len(data) >= _TIMER.size else None
