@@ -22,11 +22,14 @@ from spark_mq.store.store_state import StoreState, store_state
 from spark_mq.store.verdict import (
     AT_LEAST,
     CERTAIN,
+    COPY_CONFIG,
     NOT_KNOWN,
     Fact,
     losses,
     lost_before,
+    lost_files,
     messages,
+    of_config,
     of_deleted_topics,
     of_replica,
     of_timers,
@@ -107,12 +110,12 @@ def check_store(store: str, expect_version: str | None, conf: str | None) -> lis
 def answers_of(state: StoreState, report: VerifyReport, expect_version: str | None) -> list[Answer]:
     """The answers for a store, from its state with the whole log, and the report of a quick check."""
     unknown = [Fact(NOT_KNOWN, text) for text in [unknown_lock(state)] if text]
-    config, timers = ConfigFiles.of(Location.resolve(state.store)), list(of_timers(state))
+    config, lost = ConfigFiles.of(Location.resolve(state.store)), list(lost_files(state))
     downgrade = [] if expect_version is None else list(_downgrade(state.store, expect_version))
     by_answer: dict[Answer, list[Boot]] = {}
     for boot in state.boots:
         damage = _damage(report, _past_ends(report, config, boot))
-        losses = (*_of_boot(state, boot), *lost_before(state), *damage, *timers, *unknown, *downgrade)
+        losses = (*_of_boot(state, boot), *lost_before(state), *damage, *lost, *unknown, *downgrade)
         are_known = any(loss.certainty != NOT_KNOWN for loss in losses)
         answer = _LOSSES if are_known else _UNKNOWN if losses else _YES
         if state.obstacles or state.last_stop.is_running or state.is_emptied_by(boot):
@@ -120,7 +123,7 @@ def answers_of(state: StoreState, report: VerifyReport, expect_version: str | No
             losses = (*_why_not(state, boot), *losses)
         quick = Fact(AT_LEAST, f"the quick check: {report.verdict}")
         facts = (*of_deleted_topics(state), *_come_back(state, boot), *of_replica(state), quick)
-        by_answer.setdefault(Answer("", answer, losses, facts, _next(state, boot, answer, timers)), []).append(boot)
+        by_answer.setdefault(Answer("", answer, losses, facts, _next(state, boot, answer)), []).append(boot)
     return [replace(one, versions=versions_text(boot.rules for boot in boots)) for one, boots in by_answer.items()]
 
 
@@ -180,7 +183,7 @@ def _come_back(state: StoreState, boot: Boot) -> Iterator[Fact]:
         yield Fact(CERTAIN if boot.is_full else AT_LEAST, f"before it serves, it checks {size} of the log{completed}")
 
 
-def _next(state: StoreState, boot: Boot, answer: str, timers: Sequence[Fact]) -> str:
+def _next(state: StoreState, boot: Boot, answer: str) -> str:
     store = shlex.quote(state.store)
     if state.last_stop.is_running:
         return "ask again after the broker has stopped"
@@ -200,7 +203,9 @@ def _next(state: StoreState, boot: Boot, answer: str, timers: Sequence[Fact]) ->
         return f"`spark-mq repair {store} --apply`"
     if not boot.is_index_known:
         return f"`spark-mq check {store} --broker-conf FILE`, with the broker's settings file"
-    return f"`spark-mq {'delayed' if timers else 'verify'} {store}`"
+    if any(of_config(state)):
+        return COPY_CONFIG
+    return f"`spark-mq {'delayed' if any(of_timers(state)) else 'verify'} {store}`"
 
 
 def _lines(found: Sequence[Answer]) -> Iterator[str]:

@@ -7,12 +7,15 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_mq.format.amounts import counted, size_text
 from spark_mq.format.broker_version import MESSAGE_VERSION_2, BrokerVersions, versions_text
+from spark_mq.format.system_topic import SCHEDULE_TOPIC, is_system_topic
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import timer_checkpoint
+from spark_mq.store.config.config_file import CONSUMER_OFFSETS, DELAY_OFFSETS, load_config, read_config
 from spark_mq.store.config.store_paths import TIMER_LOG
 
 if TYPE_CHECKING:
@@ -49,7 +52,7 @@ def verdict(state: StoreState) -> list[str]:
         more = f" ({len(state.obstacles) - 1:,} more below)" if len(state.obstacles) > 1 else ""
         said.append(f"A broker may not start: {state.obstacles[0]}{more}.")
     before = (*lost_before(state), *of_deleted_topics(state))
-    return [*said, *(fact.sentence for fact in (*before, *of_timers(state), *of_replica(state))), *next_boots(state)]
+    return [*said, *(fact.sentence for fact in (*before, *lost_files(state), *of_replica(state))), *next_boots(state)]
 
 
 def setting_line(setting: FileSetting, width: int = 15) -> str:
@@ -122,6 +125,39 @@ def of_timers(state: StoreState) -> Iterator[Fact]:
         yield Fact(NOT_KNOWN, text, until)
 
 
+_WITHOUT_FILE = {
+    "topics.json": "a broker knows no topic: pulls answer TOPIC_NOT_EXIST until each topic is created again",
+    CONSUMER_OFFSETS: "groups begin again where their consumers say: at the first message, or after the last one",
+    DELAY_OFFSETS: "delayed messages that were delivered, and have not expired, are delivered again",
+}
+"""By file of `config/`, what is lost without it (`ScheduleMessageService.start`@5.3.3, and the like)."""
+COPY_CONFIG = "copy the files of config/ from a backup, or from a replica of the broker"
+
+
+def of_config(state: StoreState) -> Iterator[Fact]:
+    """What is lost with files of `config/` that are missing, and that a broker with such queues has written.
+
+    A broker that was killed soon after its first start has not written consumers' offsets yet.
+    """
+    store, topics = Location.resolve(state.store), {topic for boot in state.boots for topic, _ in boot.max_offsets}
+    lost = {name for name in _WITHOUT_FILE if read_config(partial(load_config, store, name, dict)) == (None, None)}
+    if all(map(is_system_topic, topics)):
+        return
+    if SCHEDULE_TOPIC not in topics:
+        lost -= {DELAY_OFFSETS}
+    if "topics.json" not in lost and not state.last_stop.is_clean:
+        lost -= {CONSUMER_OFFSETS}
+    for name in filter(lost.__contains__, _WITHOUT_FILE):
+        text = f"the file config/{name} is missing or empty, and so is its .bak: {_WITHOUT_FILE[name]}"
+        yield Fact(NOT_KNOWN, text)
+
+
+def lost_files(state: StoreState) -> Iterator[Fact]:
+    """What is lost with files other than log, queues and index."""
+    yield from of_timers(state)
+    yield from of_config(state)
+
+
 def next_boots(state: StoreState) -> Iterator[str]:
     """What the next boot does and loses, a sentence for all versions that do the same."""
     by_text: dict[str, list[BrokerVersions]] = {}
@@ -185,7 +221,7 @@ def _topics(counts: Iterable[tuple[str, int]]) -> str:
 
 def _no_loss(state: StoreState, boot: Boot) -> str:
     if boot.is_full:
-        if any(of_timers(state)):
+        if any(lost_files(state)):
             return "loses no more"
         return f"loses {'nothing' if boot.loses_nothing else 'no message' if boot.loses_no_message else 'no more'}"
     if state.obstacles:
@@ -238,6 +274,8 @@ def remedies(state: StoreState) -> list[str]:
         said.append("Give --broker-conf with the broker's settings file: without it, the index files cannot be read.")
     if any(of_timers(state)):
         said.append(f"For the timers: `spark-mq delayed {path}`, before a broker starts.")
+    if any(of_config(state)):
+        said.append(f"For config/: {COPY_CONFIG}, before a broker starts.")
     said = said or [_nothing(state)]
     if len({(boot.cut_bytes, boot.lost, boot.shifted, boot.unindexed) for boot in state.boots}) > 1:
         said.append("The versions differ: --broker-version V prints only the one that starts next.")

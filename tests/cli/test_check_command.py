@@ -89,6 +89,33 @@ def test_a_lost_timer_log_is_no_yes(unpacked: Unpack, tmp_path: Path, capsys: py
     assert answer_of(capsys, folder, store, "--expect-version", "5.3.3")[0] == 0
 
 
+def test_lost_files_of_config_are_no_yes(unpacked: Unpack, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A broker starts without them. It has no topics then, groups begin again, and delayed messages come again."""
+    store, folder = STORES["workload-533"], tmp_path / "store"
+    shutil.copytree(unpacked(store), folder)
+    config = folder / "config"
+
+    def missing() -> list[str]:
+        status, found = answer_of(capsys, folder, store, "--expect-version", "5.3.3")
+        losses = [loss["text"] for loss in found["answers"][0]["losses"]]
+        assert (status, found["answer"]) == ((4, "yes, losses are not known") if losses else (0, "yes"))
+        return [text.split()[2] for text in losses]
+
+    (config / "topics.json").unlink()
+    assert missing() == []  # its .bak is there
+    for name in ("consumerOffset.json", "consumerOffset.json.bak"):
+        (config / name).write_text("")
+    assert missing() == ["config/consumerOffset.json"]
+    shutil.rmtree(config)
+    assert missing() == ["config/topics.json", "config/consumerOffset.json", "config/delayOffset.json"]
+    shutil.rmtree(folder / "consumequeue" / "SCHEDULE_TOPIC_XXXX")
+    assert main(["state", str(folder), "--broker-conf", str(store.broker_conf)]) == 0
+    said = capsys.readouterr().out
+    assert "The file config/topics.json is missing or empty" in said
+    assert "loses nothing" not in said
+    assert "For config/: copy the files" in said
+
+
 def test_nobody_says_start_the_broker_where_one_may_run(
     unpacked: Unpack, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
