@@ -13,7 +13,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_mq.job import Report
-from spark_mq.tables.table import LIVE_SCHEME
+from spark_mq.tables.table import is_cluster
 
 
 @dataclass
@@ -74,7 +74,7 @@ class ArchiveReport(Report):
         lines = [
             f"{self.store} archived in {self.table} as {self.cluster}/{self.broker}",
             f"  rows appended   {archived}",
-            *([] if self.store.startswith(LIVE_SCHEME) else [f"  log             {end}"]),
+            *([] if is_cluster(self.store) else [f"  log             {end}"]),
         ]
         counts = (
             ("segments        ", self.segments, ""),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.archive_source import check_archive_folders, check_is_archive, check_name
-from spark_mq.cli.arguments import OR_CLUSTER, broker_conf_path, is_cluster, picked, refuse, refuse_client_conf
+from spark_mq.cli.arguments import OR_CLUSTER, broker_conf_path, picked, refuse, refuse_client_conf
 from spark_mq.cli.command import SPARK, command
 from spark_mq.cli.output.terminal import print_answer
 from spark_mq.cli.progress_printer import FollowOutput
@@ -24,6 +24,7 @@ from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.named_stores import DEFAULT_BROKER, DEFAULT_CLUSTER
 from spark_mq.store.log.segment_files import segment_files
+from spark_mq.tables.table import is_cluster
 
 if TYPE_CHECKING:
     from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity

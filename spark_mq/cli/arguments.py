@@ -223,11 +223,6 @@ def place_stores_file(words: Sequence[str]) -> list[str]:
     return list(words)
 
 
-def is_cluster(source: object) -> bool:
-    """Whether the value of STORE is the address of a running cluster."""
-    return str(source).startswith(LIVE_SCHEME)
-
-
 def cluster_options(client_conf: str | None, address: str, **options: object) -> LiveOptions:
     """How a cluster is read: the options of a file (`--client-conf`), and those of `options` that are not None."""
     from spark_mq.live.options import parse_live_options

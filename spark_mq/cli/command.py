@@ -11,10 +11,10 @@ from functools import cache
 from inspect import cleandoc
 from typing import Any
 
-from spark_mq.cli.arguments import CHECKED_LATE, PARSERS, is_cluster, pair
+from spark_mq.cli.arguments import CHECKED_LATE, PARSERS, pair
 from spark_mq.cli.exit_status import statuses_text
 from spark_mq.errors import OptionError, similar
-from spark_mq.tables.table import heads_and_texts
+from spark_mq.tables.table import heads_and_texts, is_cluster
 
 Run = Callable[[argparse.Namespace], int]
 Kind = Callable[[str], Any] | Sequence[str]

@@ -7,7 +7,7 @@ import sys
 from contextlib import ExitStack
 
 from spark_mq.cli.archive_source import STORE_OF_ARCHIVE, archived_store, is_named_archive, refuse_archive_options
-from spark_mq.cli.arguments import OR_CLUSTER, ROWS, broker_conf_path, cluster_options, is_cluster, refuse_client_conf
+from spark_mq.cli.arguments import OR_CLUSTER, ROWS, broker_conf_path, cluster_options, refuse_client_conf
 from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
 from spark_mq.cli.messages.message_filter import why_no_key_or_id
@@ -24,6 +24,7 @@ from spark_mq.lifecycle.life.life import DEFAULT_LIMIT, MessageLife, life
 from spark_mq.lifecycle.life.life_store import LifeStore
 from spark_mq.lifecycle.why_not_consumed import WhyNotConsumed, why_not_consumed
 from spark_mq.store.message_store import MessageStore
+from spark_mq.tables.table import is_cluster
 
 
 @command(

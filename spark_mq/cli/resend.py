@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from spark_mq.cli.arguments import cluster_options, is_cluster, lines_of, refuse
+from spark_mq.cli.arguments import cluster_options, lines_of, refuse
 from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_FOUND
 from spark_mq.cli.messages.shared import filter_of, why_nothing
@@ -32,7 +32,7 @@ from spark_mq.remoting.requests import READABLE
 from spark_mq.store.config.store_kind import has_delta_log
 from spark_mq.store.message_store import MessageStore
 from spark_mq.tables.live import ROUTE
-from spark_mq.tables.table import LIVE_SCHEME
+from spark_mq.tables.table import LIVE_SCHEME, is_cluster
 
 if TYPE_CHECKING:
     from spark_mq.cli.messages.shared import Messages

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_mq.cli.archive_source import ARCHIVE_EPILOG, STORE_OF_ARCHIVE, archived_store, is_archive
-from spark_mq.cli.arguments import OR_CLUSTER, cluster_options, is_cluster, picked, refuse_client_conf, whole
+from spark_mq.cli.arguments import OR_CLUSTER, cluster_options, picked, refuse_client_conf, whole
 from spark_mq.cli.command import STORES, Command
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
 from spark_mq.cli.output import say
@@ -28,7 +28,7 @@ from spark_mq.store.config.store_paths import ABORT
 from spark_mq.store.message_store import MessageStore
 from spark_mq.tables.all_tables import COMMANDS as TABLES
 from spark_mq.tables.live import LIVE_TABLES
-from spark_mq.tables.table import Table
+from spark_mq.tables.table import Table, is_cluster
 
 _OWN_TOPICS = ("queues", "topics", "consumer_offsets")
 """The tables whose rows of the broker's own topics are printed only with `--all`."""

@@ -23,7 +23,7 @@ from spark_mq.store.config.named_stores import is_pattern
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, MIN_SPLIT_SIZE
 from spark_mq.tables.all_tables import TABLES
 from spark_mq.tables.messages import MESSAGES, READ_OPTIONS_OF_STREAMS, STREAM_OPTIONS, WRITE_OPTIONS
-from spark_mq.tables.table import LIVE_SCHEME
+from spark_mq.tables.table import is_cluster
 
 _T = TypeVar("_T")
 
@@ -195,7 +195,7 @@ def parse_table(options: Mapping[str, str]) -> str:
 
 def names_cluster(options: Mapping[str, str]) -> bool:
     """Whether the options of a read name a live cluster."""
-    return next((value for key, value in options.items() if key.lower() == "path"), "").startswith(LIVE_SCHEME)
+    return any(key.lower() == "path" and is_cluster(value) for key, value in options.items())
 
 
 def _given(options: Mapping[str, str]) -> dict[str, str]:

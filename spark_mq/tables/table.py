@@ -18,6 +18,11 @@ LIVE_SCHEME = "rocketmq://"
 _OF_STORE = ("brokerConf", "brokerVersion")
 
 
+def is_cluster(store: object) -> bool:
+    """Whether a store is the address of a running cluster."""
+    return str(store).startswith(LIVE_SCHEME)
+
+
 def at(what: str) -> Option:
     """Option `at`; `what` is for what the time counts."""
     return Option("at", f"the time {what}; by default now", "TIME")

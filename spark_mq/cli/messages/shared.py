@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol
 
-from spark_mq.cli.arguments import OR_CLUSTER, cluster_options, is_cluster, refuse, refuse_client_conf
+from spark_mq.cli.arguments import OR_CLUSTER, cluster_options, refuse, refuse_client_conf
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
 from spark_mq.cli.messages.message_filter import MessageFilter, Selection, asked_tags
 from spark_mq.cli.messages.stored import StoredMessages
@@ -21,6 +21,7 @@ from spark_mq.errors import OptionError
 from spark_mq.io.s3 import shown
 from spark_mq.store.config.named_stores import STORE_COLUMNS, NamedRecord
 from spark_mq.store.config.store_kind import has_delta_log
+from spark_mq.tables.table import is_cluster
 
 if TYPE_CHECKING:
     from spark_mq.filters.expression import Expression

@@ -37,7 +37,7 @@ from spark_mq.store.config.named_stores import is_pattern, load_stores, matching
 from spark_mq.store.log.segment_files import segment_files
 from spark_mq.tables.all_tables import TABLES
 from spark_mq.tables.live import LIVE_TABLES
-from spark_mq.tables.table import LIVE_SCHEME
+from spark_mq.tables.table import is_cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -237,12 +237,12 @@ def _stores_and_archives(arguments: argparse.Namespace) -> tuple[Mapping[str, St
     paths = {name: _absolute(path) for name, path in arguments.store}
     stores: Mapping[str, Store]
     live = BrokerConf.of(arguments.client_conf).settings
-    own = {path: options | live if _is_live(path) else _settings_file(options, path) for path in paths.values()}
+    own = {path: options | live if is_cluster(path) else _settings_file(options, path) for path in paths.values()}
     stores = with_all({name: {**own[path], "path": path} for name, path in paths.items()})
     if arguments.stores is not None:
         stores = _stores_of_file(arguments.stores, options)
     for name, store in stores.items():
-        for table in LIVE_TABLES.keys() & TABLES if _is_live(paths.get(name, "")) else TABLES:
+        for table in LIVE_TABLES.keys() & TABLES if is_cluster(paths.get(name, "")) else TABLES:
             options_of(store, table)
     archives = {name: _absolute(table) if "/" in table else table for name, table in arguments.archive}
     broker_conf = next((value for name, value in options.items() if name.lower() == _BROKER_CONF), None)
@@ -290,15 +290,11 @@ def _check_names(arguments: argparse.Namespace) -> None:
         repeated = next((name for name in names if names.count(name) > 1), None)
         if repeated is not None:
             raise OptionError(f"{option} {repeated}=... is given twice: each needs a name of its own")
-    if arguments.client_conf is not None and not any(_is_live(path) for _, path in arguments.store):
+    if arguments.client_conf is not None and not any(is_cluster(path) for _, path in arguments.store):
         raise OptionError("--client-conf has only an effect on a running cluster, rocketmq://NAME_SERVER:9876")
     for name, _ in arguments.option:
         if name.lower() == "path":
             raise OptionError("--option path=... has no effect: --store NAME=PATH has the path")
-
-
-def _is_live(path: str) -> bool:
-    return path.startswith(LIVE_SCHEME)
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
@@ -306,7 +302,7 @@ def _check_files(arguments: argparse.Namespace) -> None:
     settings = {name.lower(): value for name, value in arguments.option if name.lower() in OPTIONS}
     for _, given in arguments.store:
         path = with_settings(_absolute(given), settings)
-        if _is_live(path):
+        if is_cluster(path):
             continue
         try:
             if is_pattern(path):
