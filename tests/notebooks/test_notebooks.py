@@ -91,7 +91,8 @@ def numbers(shown: str) -> list[int]:
 def test_every_cell_runs_and_no_plot_is_empty(name: str) -> None:
     for one in code_cells(executed(name)):
         assert one.execution_count is not None
-        assert len(plots(one)) == len(re.findall(r"^(?:page\.)?plots\b[.(]", one.source, re.MULTILINE)), one.id
+        draws = re.findall(r"^(?:next\(iter\()?(?:page\.)?plots\b[.(]", one.source, re.MULTILINE)
+        assert len(plots(one)) == len(draws), one.id
         for png in plots(one):
             # The map of damage has a colour only where damage is.
             assert drawn_part(png) > SMALLEST_DRAWN_PART or text(one).startswith("No damage:"), one.id
