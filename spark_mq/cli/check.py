@@ -110,12 +110,13 @@ def check_store(store: str, expect_version: str | None, conf: str | None) -> lis
 def answers_of(state: StoreState, report: VerifyReport, expect_version: str | None) -> list[Answer]:
     """The answers for a store, from its state with the whole log, and the report of a quick check."""
     unknown = [Fact(NOT_KNOWN, text) for text in [unknown_lock(state)] if text]
-    config, lost = ConfigFiles.of(Location.resolve(state.store)), list(lost_files(state))
+    is_past = not report.counts.keys().isdisjoint(_PAST_ENDS)
+    config = ConfigFiles.of(Location.resolve(state.store)) if is_past else None
     downgrade = [] if expect_version is None else list(_downgrade(state.store, expect_version))
     by_answer: dict[Answer, list[Boot]] = {}
     for boot in state.boots:
         damage = _damage(report, _past_ends(report, config, boot))
-        losses = (*_of_boot(state, boot), *lost_before(state), *damage, *lost, *unknown, *downgrade)
+        losses = (*_of_boot(state, boot), *lost_before(state), *damage, *lost_files(state), *unknown, *downgrade)
         are_known = any(loss.certainty != NOT_KNOWN for loss in losses)
         answer = _LOSSES if are_known else _UNKNOWN if losses else _YES
         if state.obstacles or state.last_stop.is_running or state.is_emptied_by(boot):
@@ -144,12 +145,12 @@ def _of_boot(state: StoreState, boot: Boot) -> Iterator[Fact]:
         yield Fact(NOT_KNOWN, f"what the index lacks: {state.index.unknown_layout}")
 
 
-def _past_ends(report: VerifyReport, config: ConfigFiles, boot: Boot) -> dict[str, int]:
-    """The numbers of offsets past the ends of queues, when the boot has completed these.
+def _past_ends(report: VerifyReport, config: ConfigFiles | None, boot: Boot) -> dict[str, int]:
+    """The numbers of offsets past the ends of queues, when the boot has completed these; nothing without `config`.
 
     A broker reads the offsets of delay levels again after it has dispatched (`ScheduleMessageService.start`@4.9.7).
     """
-    if not boot.completed or not report.counts.keys() & set(_PAST_ENDS):
+    if config is None or not boot.completed:
         return {}
     after = Summary()
     for batch in config.findings({queue: range(end) for queue, end in boot.max_offsets.items()}, ()):

@@ -16,13 +16,15 @@ from spark_mq.format.broker_version import ALL_VERSIONS, BrokerVersions
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.record import HEAD_SIZE, is_body_crc_wrong
 from spark_mq.format.timestamp import NANOS_PER_MILLI
+from spark_mq.io.location import Location
 from spark_mq.store.boot import Boot, BootFacts, SegmentHead, matches_recovery, newest_heads, next_boot
 from spark_mq.store.boot_conditions import BootConditions, LastStop, assumed_settings, boot_groups
 from spark_mq.store.boot_obstacles import CONFIG_FILES
 from spark_mq.store.config.broker_conf import FileSetting
-from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
+from spark_mq.store.config.checkpoint import Checkpoint, TimerCheckpoint, checkpoint_problem, timer_checkpoint
+from spark_mq.store.config.config_file import CONSUMER_OFFSETS, DELAY_OFFSETS, load_config, read_config
 from spark_mq.store.config.epochs import EPOCH_FILE
-from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, mapped_files
+from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, TIMER_LOG, mapped_files
 from spark_mq.store.disk_use import DiskUse, disk_use
 from spark_mq.store.file_states import IndexState, cut_index_ends, index_state
 from spark_mq.store.lacking_messages import (
@@ -39,6 +41,7 @@ from spark_mq.store.queue.folders import find_queue_file_size, queues_in_files
 from spark_mq.store.queue.queue_database import in_files, makes_light_queues
 from spark_mq.store.queue.recovered_queue import RecoveredQueue, recover_queue, truncate_queue
 
+_WRITTEN_CONFIG = ("topics.json", CONSUMER_OFFSETS, DELAY_OFFSETS)
 _MAX_REVIVED = 1000
 """Stale records that are counted."""
 SMALL_LOG = 1 << 30
@@ -93,6 +96,10 @@ class StoreState:
         forced_boots: The same if a file `abort` is created before it; empty if there is one, or if nobody asked.
         has_rocksdb_queues: Whether the queues are in RocksDB.
         is_replica: Whether the store shows, or the settings say, that its broker is in controller mode.
+        timers: What the timer's checkpoint says; None if there is none.
+        timer_log_end: The end of the timer log.
+        missing_config: Files of `config/` that neither have content nor a `.bak` with content, of those that a broker
+            with messages writes.
         unpredicted: The possible versions whose next boot is not predicted, because the queues are in RocksDB.
     """
 
@@ -114,6 +121,9 @@ class StoreState:
     has_rocksdb_queues: bool = False
     unpredicted: tuple[BrokerVersions, ...] = ()
     is_replica: bool = False
+    timers: TimerCheckpoint | None = None
+    timer_log_end: int = 0
+    missing_config: frozenset[str] = frozenset()
 
     def is_emptied_by(self, boot: Boot) -> bool:
         """Whether the boot deletes queues; the store of a broker that never got a message has none."""
@@ -200,7 +210,19 @@ def store_state(
             database is not None,
             tuple(group for group in groups if group not in rules),
             (store.location / EPOCH_FILE).is_file or conf.is_enabled("enableControllerMode"),
+            timer_checkpoint(store.location),
+            _timer_log_end(store.location),
+            frozenset(name for name in _WRITTEN_CONFIG if _is_missing(store.location, name)),
         )
+
+
+def _timer_log_end(store: Location) -> int:
+    files = [info for info in (store / TIMER_LOG).entries() if info.base_name.isdecimal()]
+    return max((int(info.base_name) + info.size for info in files), default=0)
+
+
+def _is_missing(store: Location, name: str) -> bool:
+    return read_config(lambda: load_config(store, name, dict)) == (None, None)
 
 
 def _quick(boot: Boot, index: IndexState | None) -> Boot:

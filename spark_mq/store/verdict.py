@@ -7,15 +7,13 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_mq.format.amounts import counted, size_text
 from spark_mq.format.broker_version import MESSAGE_VERSION_2, BrokerVersions, versions_text
 from spark_mq.format.system_topic import SCHEDULE_TOPIC, is_system_topic
 from spark_mq.io.location import Location
-from spark_mq.store.config.checkpoint import timer_checkpoint
-from spark_mq.store.config.config_file import CONSUMER_OFFSETS, DELAY_OFFSETS, load_config, read_config
+from spark_mq.store.config.config_file import CONSUMER_OFFSETS, DELAY_OFFSETS
 from spark_mq.store.config.store_paths import TIMER_LOG
 
 if TYPE_CHECKING:
@@ -113,10 +111,7 @@ def of_replica(state: StoreState) -> Iterator[Fact]:
 
 def of_timers(state: StoreState) -> Iterator[Fact]:
     """What the timer log lost: a broker reads on after the messages that it had (`TimerMessageStore.recover`@5.3.3)."""
-    store = Location.resolve(state.store)
-    files = [info for info in (store / TIMER_LOG).entries() if info.base_name.isdecimal()]
-    end = max((int(info.base_name) + info.size for info in files), default=0)
-    checkpoint = timer_checkpoint(store)
+    end, checkpoint = state.timer_log_end, state.timers
     if checkpoint is not None and end < checkpoint.log_stop:
         text = f"timers: {TIMER_LOG}/ ends at {end:,}, and config/timercheck says {checkpoint.log_stop:,}. Those that "
         text += "wait, and are not in it, are never delivered"
@@ -139,17 +134,16 @@ def of_config(state: StoreState) -> Iterator[Fact]:
 
     A broker that was killed soon after its first start has not written consumers' offsets yet.
     """
-    store, topics = Location.resolve(state.store), {topic for boot in state.boots for topic, _ in boot.max_offsets}
-    lost = {name for name in _WITHOUT_FILE if read_config(partial(load_config, store, name, dict)) == (None, None)}
+    topics, lost = {topic for boot in state.boots for topic, _ in boot.max_offsets}, state.missing_config
     if all(map(is_system_topic, topics)):
         return
     if SCHEDULE_TOPIC not in topics:
         lost -= {DELAY_OFFSETS}
     if "topics.json" not in lost and not state.last_stop.is_clean:
         lost -= {CONSUMER_OFFSETS}
-    for name in filter(lost.__contains__, _WITHOUT_FILE):
-        text = f"the file config/{name} is missing or empty, and so is its .bak: {_WITHOUT_FILE[name]}"
-        yield Fact(NOT_KNOWN, text)
+    for name, text in _WITHOUT_FILE.items():
+        if name in lost:
+            yield Fact(NOT_KNOWN, f"the file config/{name} is missing or empty, and so is its .bak: {text}")
 
 
 def lost_files(state: StoreState) -> Iterator[Fact]:
