@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.indexer.queue_lives import restarted_queues, staged_runs
 from spark_mq.indexer.queue_plan import QueuePlan
-from spark_mq.indexer.queue_runs import StagedQueue, of_runs
+from spark_mq.indexer.queue_runs import Runs, StagedQueue, of_runs
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import TaskRunner
@@ -35,18 +36,18 @@ from spark_mq.store.index.index_database import index_database
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import QueueFolder, find_batch_file_size
-from spark_mq.store.queue.queue_database import lost_light_database, makes_light_queues
+from spark_mq.store.queue.queue_database import lost_light_database
 from spark_mq.store.store_lock import is_locked
 from spark_mq.verifier.batch_queue import BatchQueueCheck, batch_queue_checks, batch_queue_offsets
 from spark_mq.verifier.entry_match import ExpectedEntries
 from spark_mq.verifier.finding import findings
 from spark_mq.verifier.folders import IndexFolder
 from spark_mq.verifier.index_file import index_file_checks
-from spark_mq.verifier.journal import WHOLE, Facts, facts_of, files_now, new_journal, plan_since
+from spark_mq.verifier.journal import WHOLE, Facts, Since, facts_of, files_now, new_journal, plan_since
 from spark_mq.verifier.listed_store import ListedStore
 from spark_mq.verifier.log_bounds import LiveLog, LogBounds, log_end_findings, lost_entry_findings
 from spark_mq.verifier.log_check import CheckedLog, check_log, entry_findings
-from spark_mq.verifier.queue_task import FilesWithoutMessages, QueueFiles
+from spark_mq.verifier.queue_task import FilesWithoutMessages, QueueFiles, topic_name_findings
 from spark_mq.verifier.records import not_checked_queues
 from spark_mq.verifier.result import FindingSink, Summary, VerifyReport
 
@@ -135,109 +136,51 @@ def check_store(
     (`request.since_last`), what was sound and has not changed is not read again, and a sound check writes the journal.
     """
     started = time.monotonic()
-    store, conf = request.store, request.conf
-    found = work / FINDINGS
+    store, found = request.store, work / FINDINGS
     found.make_folder()
-
-    listed = ListedStore.of(store, conf, reads_databases=True)
-    log, index, folders, file_size = listed.log, listed.index, listed.folders, listed.queue_file_size
-    has_extensions = bool((store / CONSUME_QUEUE_EXT).entries())
+    listed = ListedStore.of(store, request.conf, reads_databases=True)
+    log, index = listed.log, listed.index
     since, earlier, facts = WHOLE, None, dict[str, Facts]()
     if request.since_last is not None:
         since, earlier = plan_since(request.since_last, listed)
         facts = {path: facts_of(location) for path, location in files_now(listed).items()}
-
-    # The log
-    has_light_queues = makes_light_queues(store, conf)
     if checked_log is None:
-        checked_log = check_log(listed, request.split_size, has_light_queues, runner, work / STAGED, found, since)
-    staged, summaries = checked_log.staged, list(checked_log.summaries)
-    bounds, expected = checked_log.bounds(log, not listed.state.has_abort), checked_log.expected_entries()
-    dispatched = checked_log.named & {(folder.topic, folder.queue_id) for folder in folders}
+        checked_log = check_log(listed, request.split_size, runner, work / STAGED, found, since)
+    staged, expected = checked_log.staged, checked_log.expected_entries()
+    bounds = checked_log.bounds(log, not listed.state.has_abort)
+    dispatched = checked_log.named & {(folder.topic, folder.queue_id) for folder in listed.folders}
+    has_extensions = bool((store / CONSUME_QUEUE_EXT).entries())
 
-    folders_again = {path for file in doubtful or () for path in (file, file.rpartition("/")[0])}
-
-    def is_read(folder: str) -> bool:
-        return doubtful is None or folder in folders_again
-
-    # Files against the log
-    queues: dict[Queue, StagedQueue] = {}
-    missing: list[pa.RecordBatch] = []
-    batches: list[BatchQueueCheck] = []
+    compared, live = ComparedFiles(), None
     if log.segments:
         last_time = staged.last_store_timestamp or since.last_store_timestamp or 0
         live = LiveLog(store, log.segments[-1], bounds.end, last_time)
-        if not has_lock:
-            live.wait_for_broker()
-        runs = staged_runs(runner.tasks, staged.units, shown_by=listed.tree, has_lite_topics=has_light_queues)
-        queues = {(queue.topic, queue.queue_id): queue for queue in runs.queues()}
-        topics = listed.config.topics
-        files = QueueFiles(listed.tree, file_size, bounds, live, has_extensions, topics, dispatched, since.sound_to)
-        is_light = {name: name[0].startswith(LIGHT_PREFIX) and listed.has_light_database for name in queues}
-        own = {name: queue for name, queue in queues.items() if not is_light[name]}
-        trees = [(files, FilesWithoutMessages.of(files, folders, own, runs, since.unchanged))]
-        if (double := listed.double) is not None:
-            # It has the queues of some topics only (`rocksdbCQSelectiveDoubleWrite`), and those light ones.
-            files = replace(files, tree=double.tree, name=double.name, has_extensions=False)
-            some = {(folder.topic, folder.queue_id) for folder in double.folders}
-            kept = {name: queue for name, queue in queues.items() if name in some or is_light[name]}
-            trees.append((files, FilesWithoutMessages.of(files, double.folders, kept, runs)))
-        missing += (batch for _, others in trees for batch in others.missing())
-        if lost_light_database(store, conf) and any(topic.startswith(LIGHT_PREFIX) for topic, _ in queues):
-            wanted = "the RocksDB database of light message queues (combineCQUseRocksdbForLmq)"
-            missing.append(findings("QUEUE_DATABASE", CONSUME_QUEUE, wanted, "no database"))
-        for queue, start in restarted_queues(runs).items():
-            messages = "units of the messages before it", "a later message with queue offset 0"
-            path = "/".join((trees[-1][0].name, queue[0], str(queue[1])))
-            missing.append(findings("QUEUE_DELETED", path, *messages, queue=queue, commit_log_offset=start))
-        expected.save(work / _ENTRIES)
-        batches = batch_queue_checks(store, find_batch_file_size(conf, store).value, staged, bounds, live)
-        checks: list[Check] = [
-            partial(log_end_findings, live.last, live.end, live.has_grown),
-            *(index_file_checks(index, work / _ENTRIES, staged.folder, bounds, live, since) if is_read(INDEX) else ()),
-            *(check for _, others in trees for check in others.checks()),
-            *_checks_of_forms(store, log, live, expected, bounds, is_running=not has_lock and bool(is_locked(store))),
-            *batches,
-        ]
-        if has_extensions:
-            from spark_mq.verifier.queue_ext import extension_checks
-
-            checks += extension_checks(store, folders, dispatched, bounds)
-        # Both at the same time, because neither alone keeps all cores busy.
-        with ThreadPoolExecutor(1) as executor:
-            of_checks = executor.submit(runner.each, "check files", "parts", checks, partial(_found_by, folder=found))
-            for files, others in trees if listed.has_queues else ():
-                planned = [
-                    replace(queue, existing_end=others.stops.get(name, 0))
-                    for name, queue in others.queues.items()
-                    if is_topic_name(queue.topic) and is_read(f"{files.name}/{queue.topic}/{queue.queue_id}")
-                ]
-                if planned:
-                    plan = QueuePlan(tuple(planned), files.capacity)
-                    of_queues = partial(files.check_runs, found=found)
-                    summaries += of_runs(runner, "check queues", runs, plan.assignment(), of_queues)
-            summaries += of_checks.result()
-
+        again = None if doubtful is None else {path for file in doubtful for path in (file, file.rpartition("/")[0])}
+        compared = _Comparison(
+            listed, checked_log, since, bounds, live, dispatched, has_extensions, work, runner, again, has_lock
+        ).run()
+    summaries = [*checked_log.summaries, *compared.summaries]
     if request.tiered is not None:
         from spark_mq.verifier.tiered import check_tiered
 
+        is_running = is_locked(store) is not False
         summaries += check_tiered(
-            request.tiered, work, runner, found, has_extensions=has_extensions, is_running=is_locked(store) is not False
+            request.tiered, work, runner, found, has_extensions=has_extensions, is_running=is_running
         )
 
     # Everything else, against queues and log
-    of_batches = batch_queue_offsets(batches)
-    offsets = {**since.with_earlier(_offsets_of_queues(queues, folders, dispatched, bounds.end)), **of_batches}
+    queues, of_batches = compared.queues, batch_queue_offsets(compared.batches)
+    offsets = {**since.with_earlier(_offsets_of_queues(queues, listed.folders, dispatched, bounds.end)), **of_batches}
     newest = max(staged.newest_store_timestamp, since.newest_store_timestamp)
+    log_range = range(log.segments[0].base if log.segments else 0, bounds.end)
     with FindingSink(found) as sink:
-        log_range = range(log.segments[0].base if log.segments else 0, bounds.end)
         named = {topic for topic, _ in (*queues, *of_batches)}
         sink.add(listed.findings(log_range, newest, offsets, named, has_lock=has_lock))
         sink.add(checked_log.findings(log))
         sink.add(not_checked_queues(dispatched))
-        sink.add(_topic_names(queues.values()) if listed.has_queues else ())
-        sink.add(missing)
-        if not index.file_count and expected.count and conf.without_index_files is None:
+        sink.add(topic_name_findings(queues.values()) if listed.has_queues else ())
+        sink.add(compared.missing)
+        if not index.file_count and expected.count and request.conf.without_index_files is None:
             sink.add([findings("INDEX_MISSING", INDEX, f"{expected.count} entries", "no index file")])
     summary = Summary.of([*summaries, sink.summary])
     report = VerifyReport(
@@ -247,9 +190,8 @@ def check_store(
         first=summary.first,
         messages=staged.messages,
         log_bytes=bounds.end - bounds.start,
-        queues=len(queues) + len(batches),
-        units=sum(queue.staged_units for queue in queues.values())
-        + sum(part.count for check in batches for part in check.parts),
+        queues=len(queues) + len(compared.batches),
+        units=compared.units,
         index_files=index.file_count,
         index_entries=expected.count,
         seconds=round(time.monotonic() - started, 3),
@@ -261,15 +203,156 @@ def check_store(
         whole_reason=since.reason,
         tiered_queues=None if request.tiered is None else len(request.tiered.queues()),
     )
-    if request.since_last is not None and report.is_sound and log.segments:
-        start, times = min(bounds.end, summary.later), (last_time, newest)
-        is_whole = bounds.start == log_range.start
-        grows = live.has_grown()
-        new_journal(listed, facts, earlier, start, times, offsets, is_whole=is_whole, has_grown=grows).save(
-            request.since_last
+    if request.since_last is not None and report.is_sound and live is not None:
+        start, times = min(bounds.end, summary.later), (live.last_store_timestamp, newest)
+        is_whole, grows = bounds.start == log_range.start, live.has_grown()
+        journal = new_journal(listed, facts, earlier, start, times, offsets, is_whole=is_whole, has_grown=grows)
+        journal.save(request.since_last)
+    return CheckedStore(
+        report,
+        summary.files,
+        checked_log,
+        bounds,
+        listed.queue_file_size,
+        has_extensions,
+        index,
+        queues,
+        offsets,
+        compared.batches,
+    )
+
+
+@dataclass(frozen=True)
+class ComparedFiles:
+    """The queues of a log, and what is wrong with the files that are made of it; nothing of a log without a segment.
+
+    `missing` are findings about files that do not exist; `summaries` are those of all other findings.
+    """
+
+    queues: Mapping[Queue, StagedQueue] = field(default_factory=dict)
+    batches: Sequence[BatchQueueCheck] = ()
+    missing: Sequence[pa.RecordBatch] = ()
+    summaries: Sequence[Summary] = ()
+
+    @property
+    def units(self) -> int:
+        """The number of units of all queues."""
+        parts = (part for check in self.batches for part in check.parts)
+        return sum(queue.staged_units for queue in self.queues.values()) + sum(part.count for part in parts)
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """Compares queues and index with the staged log.
+
+    `again` are the folders of which files are read; None if all are. The other fields are as in `check_store`.
+    """
+
+    listed: ListedStore
+    checked_log: CheckedLog
+    since: Since
+    bounds: LogBounds
+    live: LiveLog
+    dispatched: frozenset[Queue]
+    has_extensions: bool
+    work: Location
+    runner: TaskRunner
+    again: Collection[str] | None
+    has_lock: bool
+
+    def run(self) -> ComparedFiles:
+        """Check all files that a task can check alone."""
+        if not self.has_lock:
+            self.live.wait_for_broker()
+        listed, staged, store = self.listed, self.checked_log.staged, self.listed.location
+        runs = staged_runs(
+            self.runner.tasks, staged.units, shown_by=listed.tree, has_lite_topics=listed.has_light_queues
         )
-    found_of = report, summary.files, checked_log, bounds
-    return CheckedStore(*found_of, file_size, has_extensions, index, queues, offsets, batches)
+        queues = {(queue.topic, queue.queue_id): queue for queue in runs.queues()}
+        trees = self._trees(runs, queues)
+        missing = list(self._missing(trees, runs, queues))
+        batch_size = find_batch_file_size(listed.conf, store).value
+        batches = batch_queue_checks(store, batch_size, staged, self.bounds, self.live)
+        checks = [*self._checks(trees), *batches]
+        # Both at the same time, because neither alone keeps all cores busy.
+        with ThreadPoolExecutor(1) as executor:
+            found_by = partial(_found_by, folder=self.work / FINDINGS)
+            of_checks = executor.submit(self.runner.each, "check files", "parts", checks, found_by)
+            of_queues = [self._check_queues(runs, tree) for tree in trees if listed.has_queues]
+            summaries = [*chain.from_iterable(of_queues), *of_checks.result()]
+        return ComparedFiles(queues, batches, missing, summaries)
+
+    def _trees(self, runs: Runs, queues: Mapping[Queue, StagedQueue]) -> list[FilesWithoutMessages]:
+        """The queues of the store's tree, and those of a database beside it; each has its own `queues`."""
+        listed, double = self.listed, self.listed.double
+        files = QueueFiles(
+            listed.tree,
+            listed.queue_file_size,
+            self.bounds,
+            self.live,
+            self.has_extensions,
+            listed.config.topics,
+            self.dispatched,
+            self.since.sound_to,
+        )
+        is_light = {name: name[0].startswith(LIGHT_PREFIX) and listed.has_light_database for name in queues}
+        own = {name: queue for name, queue in queues.items() if not is_light[name]}
+        trees = [FilesWithoutMessages.of(files, listed.folders, own, runs, self.since.unchanged)]
+        if double is not None:
+            # It has the queues of some topics only (`rocksdbCQSelectiveDoubleWrite`), and those light ones.
+            files = replace(files, tree=double.tree, name=double.name, has_extensions=False)
+            some = {(folder.topic, folder.queue_id) for folder in double.folders}
+            kept = {name: queue for name, queue in queues.items() if name in some or is_light[name]}
+            trees.append(FilesWithoutMessages.of(files, double.folders, kept, runs))
+        return trees
+
+    def _missing(
+        self, trees: Sequence[FilesWithoutMessages], runs: Runs, queues: Collection[Queue]
+    ) -> Iterator[pa.RecordBatch]:
+        """Findings about queue files, a database, and messages of a deleted queue that are not there."""
+        for tree in trees:
+            yield from tree.missing()
+        light_topics = any(topic.startswith(LIGHT_PREFIX) for topic, _ in queues)
+        if light_topics and lost_light_database(self.listed.location, self.listed.conf):
+            wanted = "the RocksDB database of light message queues (combineCQUseRocksdbForLmq)"
+            yield findings("QUEUE_DATABASE", CONSUME_QUEUE, wanted, "no database")
+        for queue, start in restarted_queues(runs).items():
+            messages = "units of the messages before it", "a later message with queue offset 0"
+            path = "/".join((trees[-1].files.name, queue[0], str(queue[1])))
+            yield findings("QUEUE_DELETED", path, *messages, queue=queue, commit_log_offset=start)
+
+    def _checks(self, trees: Iterable[FilesWithoutMessages]) -> Iterator[Check]:
+        """The checks that need no runs of units."""
+        store, log, live, bounds = self.listed.location, self.listed.log, self.live, self.bounds
+        expected, entries = self.checked_log.expected_entries(), self.work / _ENTRIES
+        expected.save(entries)
+        yield partial(log_end_findings, live.last, live.end, live.has_grown)
+        if self.again is None or INDEX in self.again:
+            yield from index_file_checks(
+                self.listed.index, entries, self.checked_log.staged.folder, bounds, live, self.since
+            )
+        for tree in trees:
+            yield from tree.checks()
+        is_running = not self.has_lock and bool(is_locked(store))
+        yield from _checks_of_forms(store, log, live, expected, bounds, is_running=is_running)
+        if self.has_extensions:
+            from spark_mq.verifier.queue_ext import extension_checks
+
+            yield from extension_checks(store, self.listed.folders, self.dispatched, bounds)
+
+    def _check_queues(self, runs: Runs, tree: FilesWithoutMessages) -> list[Summary]:
+        """Check the queue files that have messages in the log."""
+        planned = tuple(
+            replace(queue, existing_end=tree.stops.get(name, 0))
+            for name, queue in tree.queues.items()
+            if is_topic_name(queue.topic)
+            and (self.again is None or f"{tree.files.name}/{queue.topic}/{queue.queue_id}" in self.again)
+        )
+        if not planned:
+            return []
+        assignment = QueuePlan(planned, tree.files.capacity).assignment()
+        check = partial(tree.files.check_runs, found=self.work / FINDINGS)
+        return of_runs(self.runner, "check queues", runs, assignment, check)
 
 
 def _checks_of_forms(
@@ -295,19 +378,6 @@ def _found_by(check: Check, folder: Location) -> Summary:
     with FindingSink(folder) as sink:
         sink.add(check())
     return sink.summary
-
-
-def _topic_names(queues: Iterable[StagedQueue]) -> Iterator[pa.RecordBatch]:
-    for queue in queues:
-        if not is_topic_name(queue.topic):
-            yield findings(
-                "TOPIC_NAME",
-                None,
-                "a name of a folder",
-                f"topic {queue.topic!r}",
-                queue=(queue.topic, queue.queue_id),
-                commit_log_offset=queue.commit_log_offset,
-            )
 
 
 def _offsets_of_queues(

@@ -25,7 +25,13 @@ from spark_mq.store.config.store_kind import double_written_database, has_rocksd
 from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, COMMIT_LOG, CONSUME_QUEUE
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.queue.folders import QueueFolder, find_queue_file_size, queue_folders
-from spark_mq.store.queue.queue_database import QueueDatabase, database_tree, has_light_database, queue_tree
+from spark_mq.store.queue.queue_database import (
+    QueueDatabase,
+    database_tree,
+    has_light_database,
+    makes_light_queues,
+    queue_tree,
+)
 from spark_mq.verifier.config_files import BrokerState, ConfigFiles
 from spark_mq.verifier.finding import findings
 from spark_mq.verifier.folders import IndexFolder, form_findings, list_index, queue_folder_findings, segment_findings
@@ -102,6 +108,11 @@ class ListedStore:
         if isinstance(self.tree.storage, QueueDatabase):
             return self.tree.storage.file_size
         return find_queue_file_size(self.conf, [(self.location / CONSUME_QUEUE, self.folders)]).value
+
+    @property
+    def has_light_queues(self) -> bool:
+        """Whether a broker makes light message queues."""
+        return makes_light_queues(self.location, self.conf)
 
     @property
     def has_light_database(self) -> bool:

@@ -112,13 +112,7 @@ class CheckedSplit:
 
 
 def check_log(
-    listed: ListedStore,
-    split_size: int,
-    has_light_queues: bool,
-    runner: TaskRunner,
-    staged: Location,
-    found: Location,
-    since: Since = WHOLE,
+    listed: ListedStore, split_size: int, runner: TaskRunner, staged: Location, found: Location, since: Since = WHOLE
 ) -> CheckedLog:
     """The log from `since.start` on, staged into the folder `staged`; findings are written into the folder `found`."""
     log, index, queue_file_size = listed.log, listed.index, listed.queue_file_size
@@ -129,7 +123,7 @@ def check_log(
         queue_file_size,
         listed.conf.message_delay_level,
         None,  # which tags have entries can be seen only after all of the log is staged
-        has_light_queues,
+        listed.has_light_queues,
         tuple(sorted(batch_topics(listed.location))),
     )
     targets = DispatchTargets(staged, settings, has_queues=queue_file_size > 0, has_index=True)

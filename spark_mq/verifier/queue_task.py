@@ -19,7 +19,7 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.indexer.queue_runs import Run, Runs, StagedQueue, by_file
 from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
-from spark_mq.store.config.config_file import is_configured
+from spark_mq.store.config.config_file import is_configured, is_topic_name
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.segment_files import find_data_end
@@ -253,3 +253,17 @@ class FilesWithoutMessages:
                         "no file, and later files of the queue",
                         queue=queue,
                     )
+
+
+def topic_name_findings(queues: Iterable[StagedQueue]) -> Iterator[pa.RecordBatch]:
+    """Queues whose topic is not a name of a folder: no file of them is looked for."""
+    for queue in queues:
+        if not is_topic_name(queue.topic):
+            yield findings(
+                "TOPIC_NAME",
+                None,
+                "a name of a folder",
+                f"topic {queue.topic!r}",
+                queue=(queue.topic, queue.queue_id),
+                commit_log_offset=queue.commit_log_offset,
+            )
