@@ -226,7 +226,7 @@ def _boot(state: StoreState, boot: Boot) -> Iterator[str]:
     if boot.doubled_entries:
         yield _row("puts twice", f"{boot.doubled_entries:,} index entries of one message, which harms no query")
     if boot.unindexed is not None:
-        yield _row("index lacks", f"the messages at commit log offsets {_range(boot.unindexed)}{damage}")
+        yield _row("index lacks", f"messages at commit log offsets {_range(boot.unindexed)}{damage}")
     if not boot.is_clean and _offset_files(state):
         yield _row(
             "repeats", f"messages consumed or delivered after the last write of {' and '.join(_offset_files(state))}"

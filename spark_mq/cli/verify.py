@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from spark_mq.cli.arguments import broker_conf_path
 from spark_mq.cli.command import JOB, command
-from spark_mq.cli.engine import find_engine, job_tasks
+from spark_mq.cli.engine import LOCAL, find_engine, job_tasks
 from spark_mq.cli.exit_status import COULD_NOT_RUN, SOUND, UNSOUND
 from spark_mq.cli.output import say
 from spark_mq.cli.output.metrics import Metric, write_metrics
@@ -24,6 +24,7 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.verifier.codes import CODES, Severity
 
 if TYPE_CHECKING:
+    from spark_mq.verifier.check import VerifyRequest
     from spark_mq.verifier.result import VerifyReport
 
 KERNELS = (
@@ -153,7 +154,7 @@ def _verify_log(arguments: argparse.Namespace, conf: str | None) -> VerifyReport
     request = VerifyRequest.of(
         arguments.store, conf, arguments.scratch, arguments.split_size, arguments.since_last, arguments.tiered_storage
     )
-    engine = find_engine(arguments, [arguments.store, arguments.scratch, arguments.tiered_storage])
+    engine = _engine(arguments, request, arguments.tiered_storage)
     with job_tasks("verify", arguments, engine, KERNELS) as tasks:
         from spark_mq.verifier.verify import verify_with
 
@@ -166,6 +167,14 @@ def _verify_log(arguments: argparse.Namespace, conf: str | None) -> VerifyReport
             result.close()
 
 
+def _engine(arguments: argparse.Namespace, request: VerifyRequest, *places: str | None) -> str:
+    """Where the check runs: an empty log is checked in this process, for which Spark need not start."""
+    from spark_mq.store.log.commit_log import CommitLog
+
+    engine = find_engine(arguments, [arguments.store, arguments.scratch, *places])
+    return engine if CommitLog.open(request.store).segments else LOCAL
+
+
 def _verify_sample(arguments: argparse.Namespace, conf: str | None) -> VerifyReport:
     from spark_mq.io.publish import discard_folder
     from spark_mq.job.progress import Progress
@@ -175,7 +184,7 @@ def _verify_sample(arguments: argparse.Namespace, conf: str | None) -> VerifyRep
 
     sample, started = LogSample.parse(arguments.sample), time.monotonic()
     request = VerifyRequest.of(arguments.store, conf, arguments.scratch, arguments.split_size)
-    engine = find_engine(arguments, [arguments.store, arguments.scratch])
+    engine = _engine(arguments, request)
     with job_tasks("verify", arguments, engine, KERNELS) as tasks:
         work = work_folder(request.scratch)
         try:

@@ -18,7 +18,15 @@ from spark_mq.format.index_file import Entries, IndexLayout
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.index_keys import index_keys
 from spark_mq.store.index.coverage import IndexedRange
-from spark_mq.store.index.folder import MOST_KEYS, NO_ENTRIES, entries_from, index_files, index_layout, read_entries
+from spark_mq.store.index.folder import (
+    MOST_KEYS,
+    NO_ENTRIES,
+    entries_from,
+    found_entries,
+    index_files,
+    index_layout,
+    read_entries,
+)
 from spark_mq.store.log.commit_log import list_offset_range
 from spark_mq.store.log.log_range import LogRange, between
 from spark_mq.store.log.record_reader import RecordChunk
@@ -49,7 +57,7 @@ def find_lacking_entries(store: MessageStore, kept: Set[str], stop: int, flushed
     if spans and len(kept) < len(files):  # the other keys of its last message can be in a deleted file
         parts[-1] = spans[-1].start, min(spans[-1].stop, spans[-1].header.end_commit_log_offset)
     others = kept - {span.info.name for span in spans}
-    read = [read_entries(file, layout) for file in files if file.name in others]
+    read = [found_entries(file, layout) for file in files if file.name in others]
     for gap in between(parts, max(store.get_min_phy_offset(), 0), stop):
         before = (span for span in spans if span.start < gap.start <= span.header.end_commit_log_offset)
         after = (span for span in spans if span.header.begin_commit_log_offset in gap)

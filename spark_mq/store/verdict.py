@@ -196,10 +196,10 @@ def losses(boot: Boot) -> list[Fact]:
         old = f"takes {counted(boot.revived, 'record')} after the live end, old or damaged, for live ones"
         said.append(Fact(sure, old, "once the broker has started"))
     if boot.unindexed is not None:
-        part = f"{boot.unindexed.start:,} to {boot.unindexed.stop:,}"
+        part = f"{boot.unindexed.start:,} and {boot.unindexed.stop:,}"
         until = "until `spark-mq repair` adds their entries; no loss if the broker writes no index "
         until += "files, which --broker-conf tells"
-        said.append(Fact(sure, f"leaves messages at commit log offsets {part} without index entries", until))
+        said.append(Fact(sure, f"leaves messages between commit log offsets {part} without index entries", until))
     return said
 
 

@@ -455,7 +455,8 @@ CODES = {
     "INDEX_FILE_SIZE": _warning(
         "An index file has another size than its slots and entries take.",
         "a copy was cut, or maxHashSlotNum or maxIndexNum was changed",
-        "the broker extends a short file with zeros, and reads entries at the wrong places",
+        "the broker extends a short file with zeros, and reads entries at the wrong places; after maxIndexNum was "
+        "lowered, a query does not find the keys whose slots lead to entries after the last one that it maps",
         *_INDEX_AGAIN,
     ),
     "INDEX_HEADER": _warning(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyarrow import fs
 
-from spark_mq.errors import OptionError, SparkMqError
+from spark_mq.errors import CorruptIndexError, OptionError, SparkMqError
 from spark_mq.format.index_file import ENTRY, ENTRY_SIZE, IndexLayout
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
@@ -19,7 +19,7 @@ from spark_mq.store.boot_obstacles import irregular_files
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_kind import Door, check_form, log_folders
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX, mapped_files
-from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout, layout_of_full_file
+from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout, layout_of_full_file, newest_layout
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.segment_files import usual_size
 from spark_mq.store.queue.folders import queue_folders
@@ -155,12 +155,15 @@ def list_index(store: Location, conf: BrokerConf) -> IndexFolder:
     if layout is None:
         found = f"{len(infos)} files; give --broker-conf with maxHashSlotNum and maxIndexNum"
         return IndexFolder(None, (), (*batches, findings("NOT_CHECKED", INDEX, found=found)), len(infos))
-    batches += [
-        findings("INDEX_FILE_SIZE", f"{INDEX}/{info.name}", f"{layout.file_size} bytes", f"{info.size} bytes")
-        for info in infos
-        if info.size != layout.file_size
-    ]
-    by_name = [info for info in infos if info.size == layout.file_size]
+    by_name = []
+    for info in infos:
+        try:
+            info.check_size(layout)
+        except CorruptIndexError:
+            sizes = f"{layout.file_size} bytes", f"{info.size} bytes"
+            batches.append(findings("INDEX_FILE_SIZE", f"{INDEX}/{info.name}", *sizes))
+        else:
+            by_name.append(info)
     ordered = _ordered(by_name, layout)
     batches += [
         findings(
@@ -176,7 +179,7 @@ def list_index(store: Location, conf: BrokerConf) -> IndexFolder:
 
 
 def _layout(store: Location, infos: Sequence[IndexFileInfo], conf: BrokerConf) -> IndexLayout | None:
-    """The layout, by the settings, by all files, or by most of them if a file is damaged."""
+    """The layout, by the settings, by all files, by the newest ones, or by most of them if a file is damaged."""
     if conf.index_layout is not None or not infos:
         return conf.index_layout or IndexLayout()
     try:
@@ -185,6 +188,9 @@ def _layout(store: Location, infos: Sequence[IndexFileInfo], conf: BrokerConf) -
         pass
     if Counter(info.size for info in infos).most_common(1)[0][0] == IndexLayout().file_size:
         return IndexLayout()
+    with suppress(SparkMqError, OSError):
+        if (newest := newest_layout(infos)) is not None:
+            return newest
     votes: Counter[IndexLayout | None] = Counter()
     for info in infos:
         with suppress(SparkMqError, OSError, ValueError):  # a file that cannot be read says nothing

@@ -184,7 +184,7 @@ class IndexFileCheck:
 
         A broker that is killed leaves at most one entry that it did not count; the slot is -1 without such an entry.
         """
-        data_end = find_data_end(location, self.layout.file_size)
+        data_end = find_data_end(location, min(self.layout.file_size, location.info().size))
         written = max(-(-(data_end - self.layout.entries_at) // ENTRY_SIZE), 1)
         counted = header.next_entry
         want, have = f"index count {written}", f"index count {header.index_count}"

@@ -107,7 +107,7 @@ def _log_edges(
     # The state counts entries in the order of names.
     has_index = has_index and all(one.name < other.name for one, other in pairwise(index.files))
     lag = index_state(store) if has_index and not is_locked(store.location) else None
-    if lag is not None and lag.lacking:
+    if lag is not None and lag.unknown_layout is None and lag.lacking:
         yield findings(
             "INDEX_LAGS" if lag.files else "INDEX_MISSING",
             INDEX,

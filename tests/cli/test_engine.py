@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq.cli.engine import find_engine
-from spark_mq.cli.main import parser
+from spark_mq.cli.main import main, parser
 from spark_mq.errors import OptionError
 
 
@@ -59,3 +59,12 @@ def test_what_only_spark_can_do_runs_there() -> None:
 def test_arguments_that_contradict_each_other(words: str, only_spark: str, said: str) -> None:
     with pytest.raises(OptionError, match=said):
         engine(words, only_spark=only_spark)
+
+
+def test_an_empty_log_is_checked_in_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("spark_mq.cli.spark.spark_session", None)
+    (tmp_path / "commitlog").mkdir()
+    assert main(["verify", str(tmp_path), "--engine", "spark", "--quiet"]) == 0
+    assert "in threads of this process" in capsys.readouterr().out

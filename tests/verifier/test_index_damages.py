@@ -15,9 +15,17 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+import pytest
+
 from spark_mq import MessageStore
+from spark_mq.format.index_file import IndexLayout
+from spark_mq.io.location import Location
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.index.folder import found_entries, index_files
+from spark_mq.store.store_state import store_state
 from spark_mq.testing.plain_check import Oracle
 from spark_mq.testing.plain_index import plain_key_hash
+from spark_mq.verifier.quick import quick_check
 from tests.support.index_damages import EditedIndexFile, damage_index
 from tests.support.index_stores import puts_of
 from tests.support.repaired import repair_here
@@ -179,8 +187,59 @@ def _wrong_answers(
 def test_a_cut_file_does_not_hide_the_layout_of_the_others(bench: Bench) -> None:
     """Without the broker's settings, most of the files tell the numbers of slots and entries."""
     file = bench.index_file(-1)
-    os.truncate(bench.path / file, (bench.path / file).stat().st_size - 20)
+    os.truncate(bench.path / file, bench.entry(1))
     _, findings = check(bench.path, None)
     of_index = {(one.code, one.file) for one in findings if (one.file or "").startswith("index")}
     assert ("INDEX_FILE_SIZE", file) in of_index
     assert "NOT_CHECKED" not in {code for code, _ in of_index}
+
+
+def with_max_index_num(bench: Bench, number: int, folder: Path) -> Path:
+    conf = folder / "broker.conf"
+    conf.write_text(f"{bench.packed.broker_conf.read_text()}\nmaxIndexNum={number}\n")
+    return conf
+
+
+def index_codes(bench: Bench, conf: Path) -> set[str]:
+    """The codes of a whole and of a quick check that are about index files."""
+    _, findings = check(bench.path, conf)
+    _, quick = quick_check(str(bench.path), BrokerConf.of(str(conf)))
+    return {code for code in [*(one.code for one in findings), *quick["code"].to_pylist()] if code.startswith("INDEX")}
+
+
+@pytest.mark.parametrize("is_mapped", [False, True])
+def test_a_larger_max_index_num_loses_no_entry(is_mapped: bool, bench: Bench, tmp_path: Path) -> None:
+    """Before the first boot with it, and after one, which makes all files longer; also if it is set back then."""
+    layout = IndexLayout(bench.setting("maxHashSlotNum"), 900)
+    if is_mapped:
+        for file in (bench.path / "index").iterdir():
+            os.truncate(file, layout.file_size)
+    for conf in (with_max_index_num(bench, 900, tmp_path), bench.packed.broker_conf):
+        assert index_codes(bench, conf) == set()
+        assert {boot.unindexed for boot in store_state(str(bench.path), broker_conf=str(conf), full=True).boots} == {
+            None
+        }
+        with MessageStore(str(bench.path), broker_conf=str(conf)) as store:
+            assert store.index.parts
+            assert not store.index.problems
+
+
+def test_a_smaller_max_index_num_hides_entries(bench: Bench, tmp_path: Path) -> None:
+    """A query of the broker ends at the first entry that it does not map (`IndexFile.selectPhyOffset`@5.3.3)."""
+    slots, entries = bench.setting("maxHashSlotNum"), 300
+    conf, first = with_max_index_num(bench, entries, tmp_path), bench.path / bench.index_file(0)
+    data, info = first.read_bytes(), index_files(Location.resolve(str(bench.path)))[0]
+    reached = set()
+    for slot in range(slots):
+        (number,) = struct.unpack_from(">i", data, 40 + 4 * slot)
+        while 0 < number < entries:
+            reached.add(number)
+            (number,) = struct.unpack_from(">i", data, bench.entry(number) + 16)
+    found = found_entries(info, IndexLayout(slots, entries))
+    assert [entry.tobytes() for entry in found] == [data[bench.entry(n) :][:20] for n in sorted(reached)]
+    assert 0 < len(reached) < entries - 1
+    assert "INDEX_FILE_SIZE" in index_codes(bench, conf)
+    lacking = min(fact["offset"] for fact in bench.messages if fact["keys"] or fact["uniqKey"])
+    for boot in store_state(str(bench.path), broker_conf=str(conf), full=True).boots:
+        assert boot.unindexed is not None
+        assert boot.unindexed.start <= lacking

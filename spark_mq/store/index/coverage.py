@@ -281,7 +281,7 @@ class IndexCoverage:
 
     def _open_file(self, info: IndexFileInfo) -> _ValidIndexFile | None:
         """The file if it is valid; None if it has no entry. Raises `CorruptIndexError` or `CorruptLogError`."""
-        self.layout.check_file_size(info.size, str(info.location))
+        info.check_size(self.layout)
         file = self.index_file(info)
         for attempt in range(_TRIES):
             header = file.header()

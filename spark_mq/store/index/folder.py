@@ -126,6 +126,15 @@ class IndexFileInfo:
         with FileReader(self.location) as file:
             return decode_header(file.read(0, HEADER_SIZE), layout, str(self.location))
 
+    def check_size(self, layout: IndexLayout) -> None:
+        """Raise `CorruptIndexError` if a broker with this layout does not find the entries where they are.
+
+        A broker maps old files with its new maxIndexNum (`IndexFile`@5.3.3): it makes shorter ones longer, and reads
+        longer ones as far as it has room, which is enough if they do not count more entries.
+        """
+        if self.size != layout.file_size and not _has_newest_entry(self, layout):
+            layout.check_file_size(self.size, str(self.location))
+
     def opened(self, layout: IndexLayout, files: FileReaders) -> IndexFile:
         """The file for look-ups, which is not checked."""
         return IndexFile(str(self.location), layout, partial(files.read, self.location))
@@ -144,6 +153,21 @@ def read_entries(file: IndexFileInfo, layout: IndexLayout, most: int | None = No
     with FileReader(file.location) as reader:
         data = reader.read(layout.entries_at + ENTRY_SIZE, ENTRY_SIZE * count)
     return np.frombuffer(data, ENTRY_DTYPE, len(data) // ENTRY_SIZE)
+
+
+def found_entries(file: IndexFileInfo, layout: IndexLayout) -> Entries:
+    """The entries of a file that a query can find, as far as a broker with this layout maps the file.
+
+    A file from before maxIndexNum was lowered can count more entries than that. A slot that leads to one of them ends a
+    query in this file (`IndexFile.selectPhyOffset`@5.3.3 catches the exception).
+    """
+    entries = read_entries(file, layout)
+    if file.stored_header().next_entry <= layout.index_num:
+        return entries
+    with FileReader(file.location) as reader:
+        slots = np.frombuffer(reader.read(HEADER_SIZE, SLOT_SIZE * layout.hash_slot_num), ">i4")
+    found: Entries = entries[slots[entries["key_hash"] % slots.size] < layout.index_num]
+    return found
 
 
 def entries_from(start: int, file: IndexFileInfo, header: IndexHeader, layout: IndexLayout) -> Entries:
@@ -242,11 +266,18 @@ def layout_of_full_file(file: IndexFileInfo) -> IndexLayout | None:
     """
     with FileReader(file.location) as reader:
         head = reader.read(0, HEADER_SIZE)
-        layout = IndexLayout.of_full_file(file.size, head)
-        if layout is None:
-            return None
-        newest = layout.index_num - 1
-        key_hash, offset, *_ = ENTRY.unpack(reader.read(layout.entries_at + ENTRY_SIZE * newest, ENTRY_SIZE))
+    layout = IndexLayout.of_full_file(file.size, head)
+    return layout if layout is not None and _has_newest_entry(file, layout) else None
+
+
+def _has_newest_entry(file: IndexFileInfo, layout: IndexLayout) -> bool:
+    """Whether the newest entry that the header counts is where the layout has it, and a query finds it."""
+    header = file.stored_header()
+    newest = header.index_count - 1
+    position = layout.entries_at + ENTRY_SIZE * newest
+    if not (0 < newest < layout.index_num and position + ENTRY_SIZE <= file.size):
+        return False
+    with FileReader(file.location) as reader:
+        key_hash, offset, *_ = ENTRY.unpack(reader.read(position, ENTRY_SIZE))
         (number,) = SLOT.unpack(reader.read(HEADER_SIZE + SLOT_SIZE * (key_hash % layout.hash_slot_num), SLOT_SIZE))
-    end = IndexHeader(*HEADER.unpack(head)).end_commit_log_offset
-    return layout if (number, offset) == (newest, end) else None
+    return (number, offset) == (newest, header.end_commit_log_offset)
