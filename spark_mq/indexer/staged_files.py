@@ -294,8 +294,8 @@ def index_records(part: RecordChunk) -> Iterator[pa.Table]:
     columns = MessageColumns(part.buffer, part.frames)
     times, types = columns.store_timestamp_millis(), part.frames.sys_flag & TRANSACTION_TYPE_MASK
     is_indexed = columns.has_property(UNIQUE_KEY) & (types != TRANSACTION_ROLLBACK_TYPE)
-    frames = part.frames[is_indexed & (times >= HOUR) & (part.frames.topic_length > 0)]
-    columns = columns.with_frames(frames)
+    columns = columns.part(is_indexed & (times >= HOUR) & (part.frames.topic_length > 0))
+    frames = columns.frames
     times, offsets = columns.store_timestamp_millis(), part.base + frames.position
     messages = columns.record_batch(["topic", "keys", "tags", "unique_key"])
     begin = _joined(_int64_texts(times // HOUR * HOUR), b"@", messages["topic"], b"@")

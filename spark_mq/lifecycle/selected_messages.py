@@ -335,7 +335,7 @@ class _Choice:
             return
         frames = messages.frames if mask.all() else messages.frames[mask]
         if self._rule.tags:
-            frames = frames[messages.with_frames(frames).can_have_tags(self._tags)]
+            frames = frames[MessageColumns(messages.buffer, frames).can_have_tags(self._tags)]
         names, properties = list(self._selection.columns), [name.encode() for name in self._selection.properties]
         for part in message_batches(messages.buffer, frames, names, _MAX_ROWS, check_crc=self._selection.check_crc):
             columns = [*part.record_batch(names).columns, *part.property_texts(properties)]

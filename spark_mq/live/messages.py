@@ -26,7 +26,7 @@ from spark_mq.remoting.pull import QueueRange, Rate, Subscription
 from spark_mq.source.messages import MAX_BATCH_ROWS, frozen_modules
 from spark_mq.source.options import Mode
 from spark_mq.source.predicate import matches_names
-from spark_mq.source.row_filter import filter_frames
+from spark_mq.source.row_filter import matching_messages
 from spark_mq.store.config.named_stores import STORE_COLUMNS
 
 PARTITION_OFFSETS = 1 << 16
@@ -128,7 +128,7 @@ class LiveMessagesReader(DataSourceReader):
         check_crc = read.check_crc and (fails or not BODY_COLUMNS.isdisjoint(self._of_message))
         fields = {name: pa.field(name, pa.string()) for name in STORE_COLUMNS} | ALL_MESSAGE_FIELDS
         schema = pa.schema([fields[name] for name in self._columns])
-        matching = filter_frames(read.predicate, MessageColumns(buffer, frames))
+        matching = matching_messages(read.predicate, MessageColumns(buffer, frames)).frames
         for messages in message_batches(buffer, matching, self._of_message, MAX_BATCH_ROWS, check_crc=check_crc):
             if fails and messages.bodies is not None and messages.bodies.reasons:
                 raise CorruptLogError(f"{names[2]}: {min(messages.bodies.reasons.items())[1]}")

@@ -33,7 +33,7 @@ from spark_mq.source.explain import advice, explain_plan
 from spark_mq.source.options import Mode, ReadOptions
 from spark_mq.source.planner import plan_messages
 from spark_mq.source.read_plan import LookUp, OrderedRead
-from spark_mq.source.row_filter import filter_frames, keeps_corrupt_range, matches_predicate, without_queues
+from spark_mq.source.row_filter import keeps_corrupt_range, matches_predicate, matching_messages, without_queues
 from spark_mq.store.index.coverage import CheckedIndex
 from spark_mq.store.log.commit_log import Split
 from spark_mq.store.log.log_range import LiveEnd, LogRange
@@ -223,21 +223,19 @@ class MessagesReader(DataSourceReader):
     def _matching(self, part: Records, file: Location) -> Iterator[pa.RecordBatch]:
         """Batches of the matching messages of a chunk, which is of the segment `file`."""
         if self._options.unwrap_batches:
-            from spark_mq.format.kernels.batches import message_batches
-            from spark_mq.format.kernels.columns import MessageColumns
             from spark_mq.format.kernels.inner_batches import inner_messages, needs_unwrap
             from spark_mq.store.log.record_reader import Records
 
             is_batch = needs_unwrap(part.frames)
             if is_batch.any():
-                found, is_left = inner_messages(part.buffer, part.frames[is_batch], self._columns)
+                batches = part.frames if is_batch.all() else part.frames[is_batch]
+                found, is_left = inner_messages(part.buffer, batches, self._columns)
                 is_batch[is_batch] = ~is_left
                 part = Records(part.buffer, part.frames[~is_batch])
-                for buffer, frames in found:
-                    inner = MessageColumns(buffer, frames)
-                    matching = filter_frames(self._options.predicate, inner)
-                    for messages in message_batches(buffer, matching, [], MAX_BATCH_ROWS):
-                        yield self.batch(messages)
+                for messages in found:
+                    matching = matching_messages(self._options.predicate, messages)
+                    for first in range(0, matching.frames.size, MAX_BATCH_ROWS):
+                        yield self.batch(matching.part(slice(first, first + MAX_BATCH_ROWS)))
         yield from self._of_records(part, file)
 
     def _of_records(self, part: Records, file: Location) -> Iterator[pa.RecordBatch]:
@@ -247,7 +245,7 @@ class MessagesReader(DataSourceReader):
 
         fails = self._options.mode == Mode.FAILFAST
         check_crc = self._options.check_crc and (fails or not BODY_COLUMNS.isdisjoint(self._columns))
-        matching = filter_frames(self._options.predicate, MessageColumns(part.buffer, part.frames))
+        matching = matching_messages(self._options.predicate, MessageColumns(part.buffer, part.frames)).frames
         for messages in message_batches(part.buffer, matching, self._columns, MAX_BATCH_ROWS, check_crc=check_crc):
             if fails:
                 _fail_on_body(file, messages)

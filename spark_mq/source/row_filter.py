@@ -23,7 +23,6 @@ from spark_mq.source.predicate import ROLLBACK, IntegerSet, Predicate
 
 if TYPE_CHECKING:
     from spark_mq.format.kernels.columns import MessageColumns
-    from spark_mq.format.kernels.frames import Frames
     from spark_mq.store.log.record_reader import Records
 
 _INT64 = np.iinfo(np.int64)
@@ -43,8 +42,8 @@ _TEXTS: dict[str, Callable[[Predicate], frozenset[str] | None]] = {
 """The conditions of a predicate by the column that they are about, cheap comparisons first."""
 
 
-def filter_frames(predicate: Predicate, messages: MessageColumns) -> Frames:
-    """The frames of the messages that match the predicate; cheap comparisons come first."""
+def matching_messages(predicate: Predicate, messages: MessageColumns) -> MessageColumns:
+    """The messages that match the predicate; cheap comparisons come first."""
     for name, integers in _INTEGERS.items():
         matching = integers(predicate)
         if not matching.is_all and messages.frames.size:
@@ -64,7 +63,7 @@ def filter_frames(predicate: Predicate, messages: MessageColumns) -> Frames:
             from spark_mq.filters.arrays import matching_mask, of_columns
 
             messages = _kept(messages, matching_mask(condition, of_columns(messages)))
-    return messages.frames
+    return messages
 
 
 def without_queues(part: Records, queue_ids: frozenset[int]) -> Records:
@@ -105,7 +104,7 @@ def keeps_corrupt_range(predicate: Predicate, commit_log_offset: int | None) -> 
 
 
 def _kept(messages: MessageColumns, mask: Flags) -> MessageColumns:
-    return messages if mask.all() else messages.with_frames(messages.frames[mask])
+    return messages if mask.all() else messages.part(mask)
 
 
 def _is_in(values: npt.NDArray[np.integer], integers: IntegerSet) -> Flags:

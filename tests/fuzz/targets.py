@@ -124,7 +124,7 @@ def a_batch(data: bytes) -> None:
     stored, frames = array(record.encode()), new_frames(1)
     scan_records(stored, 0, stored.size, 0, stored.size, frames)
     parts, is_left = inner_messages(stored, frames, MESSAGE_SCHEMA.names)
-    columns = [MessageColumns(*part).record_batch(MESSAGE_SCHEMA.names) for part in parts]
+    columns = [part.record_batch(MESSAGE_SCHEMA.names) for part in parts]
     rows = [row for batch in columns for row in batch.to_pylist()]
     expected = [{**row, "body_crc": zlib.crc32(row["body"]) & CRC_MASK} for row in consumer_rows(record)]
     if is_left[0]:

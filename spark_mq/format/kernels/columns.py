@@ -78,8 +78,9 @@ class MessageColumns:
     buffer: Bytes
     frames: Frames
     bodies: Bodies | None = None
+    fields: dict[str, Int32s | Int64s] = field(default_factory=dict)
+    """The values of fields that are known; of messages that are not records, also values that differ from the bytes."""
     _values: dict[bytes, tuple[Int64s, Int32s]] = field(default_factory=dict)
-    _fields: dict[str, Int32s | Int64s] = field(default_factory=dict)
     _maps: list[pa.Array] = field(default_factory=list)
     """Column `properties`, if it was decoded with other columns."""
 
@@ -94,9 +95,10 @@ class MessageColumns:
         self._decode_together(columns)
         return pa.RecordBatch.from_arrays([self.column(name) for name in columns], schema=schema)
 
-    def with_frames(self, frames: Frames) -> MessageColumns:
-        """The messages `frames` of the same buffer."""
-        return MessageColumns(self.buffer, frames)
+    def part(self, chosen: Flags | slice) -> MessageColumns:
+        """Some of the messages; their bodies are not decompressed yet."""
+        fields = {name: values[chosen] for name, values in self.fields.items()}
+        return MessageColumns(self.buffer, self.frames[chosen], fields=fields)
 
     def store_timestamp_millis(self) -> Int64s:
         """The store timestamps in milliseconds since the epoch."""
@@ -141,8 +143,8 @@ class MessageColumns:
 
     def _decode_together(self, columns: list[str]) -> None:
         """Decode what is found in the same bytes in one pass, for the columns that share it."""
-        if fields := [name for name in map(_field, columns) if name in FIELDS]:
-            self._fields.update(read_fields(self.buffer, self.frames, list(dict.fromkeys(fields))))
+        if fields := [name for name in map(_field, columns) if name in FIELDS and name not in self.fields]:
+            self.fields.update(read_fields(self.buffer, self.frames, list(dict.fromkeys(fields))))
         wanted = [_PROPERTIES[name] for name in columns if name in _PROPERTIES]
         if "properties" in columns:
             self._maps.append(self._read_properties(wanted))
@@ -156,9 +158,9 @@ class MessageColumns:
     def _number(self, column: str) -> Int32s | Int64s:
         """The values of a field, milliseconds for a timestamp."""
         name = _field(column)
-        if name not in self._fields:
-            self._fields.update(read_fields(self.buffer, self.frames, [name]))
-        return self._fields[name]
+        if name not in self.fields:
+            self.fields.update(read_fields(self.buffer, self.frames, [name]))
+        return self.fields[name]
 
     def _host_sizes(self, bit: int) -> Int32s:
         """The bytes of a host of each message, by the bit of its sysFlag."""

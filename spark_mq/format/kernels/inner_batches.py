@@ -1,8 +1,8 @@
-"""The messages of inner batches as records of their own, as kernels.
+"""The messages of inner batches, as kernels.
 
-`spark_mq.format.message_row` describes the body of such a record, and is the twin for one record. A message becomes a
-record with everything of the record of its batch, except its queue offset, flag, body, body CRC and properties, and
-without the bits of a batch and of a compressed body. So what reads records reads these messages.
+`spark_mq.format.message_row` describes the body of such a record, and is the twin for one record. A message has
+everything of the record of its batch, except its queue offset, flag, body, body CRC and properties, and without the
+bits of a batch and of a compressed body. Its frame leads to the record and into the record's body: nothing is copied.
 
 A broker writes the queue offset of an inner batch into its property INNER_BASE, as decimal digits, before it encodes
 the record (`BatchConsumeQueue.assignQueueOffset`@5.3.3). So a record with another queue offset can have another size.
@@ -14,19 +14,10 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 
-from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
+from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s, OutBytes, OutFlags, OutInt32s, OutInt64s
 from spark_mq.format.kernels.batches import message_batches
-from spark_mq.format.kernels.big_endian import (
-    SLACK,
-    append_bytes,
-    copy_bytes,
-    read_i16,
-    read_i32,
-    read_i64,
-    write_i32,
-    write_i64,
-)
-from spark_mq.format.kernels.columns import is_compressed
+from spark_mq.format.kernels.big_endian import copy_bytes, read_i16, read_i32, read_i64, write_i32
+from spark_mq.format.kernels.columns import MessageColumns, is_compressed
 from spark_mq.format.kernels.crc import crc32
 from spark_mq.format.kernels.frames import Frames, new_frames, read_frames_at
 from spark_mq.format.kernels.kernel import kernel
@@ -36,20 +27,17 @@ from spark_mq.format.record import (
     BODY_CRC_AT,
     COMPRESSED_FLAG,
     CRC_MASK,
-    FLAG_AT,
     INNER_BATCH_FLAG,
     QUEUE_OFFSET_AT,
-    SYS_FLAG_AT,
     UNWRAPPED_FLAGS,
 )
 
 _CLEARED = ~(UNWRAPPED_FLAGS | COMPRESSED_FLAG)
-_HEAD_SIZE = 20
-"""Bytes before the body of a message in a batch: its size, two numbers that are not used, flag, length of the body."""
+_HEAD_SIZE, _MIN_SIZE = 20, 22
+"""Bytes before the body of a message in a batch: its size, two numbers that are not used, flag, length of the body;
+and the bytes of a message that has neither body nor properties."""
 _FLAG_AT, _BODY_LENGTH_AT = 12, 16
 _MOST_RECORDS = 4096
-_OF_BODY = frozenset(("body", "stored_body"))
-"""The columns that are bytes of the body; `encoded_body` is NULL."""
 _INNER_BASE, _ZERO = np.frombuffer(INNER_BASE, np.uint8), ord("0")
 
 
@@ -59,44 +47,45 @@ def needs_unwrap(frames: Frames) -> Flags:
     return found
 
 
-def inner_messages(buffer: Bytes, frames: Frames, columns: Collection[str]) -> tuple[list[tuple[Bytes, Frames]], Flags]:
-    """The messages of inner batches, as records in other arrays; and which batches cannot be read.
+def inner_messages(buffer: Bytes, frames: Frames, columns: Collection[str]) -> tuple[list[MessageColumns], Flags]:
+    """The messages of inner batches; and which batches cannot be read.
 
-    The size in the frame of a message is that of its batch, as in column `store_size`. The messages have a body, and a
-    body CRC, only if one of `columns` needs it.
+    The frame of a message has the places of everything that all messages of its batch share, also its size.
     """
-    is_left, parts, first = np.empty(frames.size, np.bool_), list[tuple[Bytes, Frames]](), 0
-    has_body, has_crc = not _OF_BODY.isdisjoint(columns), "body_crc" in columns
+    is_left, parts, first = np.empty(frames.size, np.bool_), list[MessageColumns](), 0
+    has_crc = "body_crc" in columns
     for batch, data, starts, ends in _bodies(buffer, frames):
-        counts = np.zeros(batch.size, np.int32)
-        size = _measure(buffer, batch, data, starts, ends, has_body, counts)
-        is_left[first : first + batch.size] = counts < 0
+        most = int((ends - starts).sum()) // _MIN_SIZE
+        found, body_crcs = new_frames(most), np.empty(most if has_crc else 0, np.int32)
+        queue_offsets, flags, left = np.empty(most, np.int64), np.empty(most, np.int32), is_left[first:]
+        count = _unwrap(data, batch, starts, ends, has_crc, left, found, queue_offsets, flags, body_crcs)
         first += batch.size
-        out, found = np.empty(size + SLACK, np.uint8), new_frames(int(counts[counts > 0].sum()))
-        _write(buffer, batch, data, starts, counts, has_body, has_crc, out, found)
-        parts.append((out, found))
+        fields: dict[str, Int32s | Int64s] = {"queue_offset": queue_offsets[:count], "flag": flags[:count]}
+        if has_crc:
+            fields["body_crc"] = body_crcs[:count]
+        parts.append(MessageColumns(data, found[:count], fields=fields))
     return parts, is_left
 
 
 def _bodies(buffer: Bytes, frames: Frames) -> Iterator[tuple[Frames, Bytes, Int64s, Int64s]]:
-    """Some batches at a time, and where their bodies begin and end; -1 for one that cannot be decompressed."""
+    """Some batches at a time; the bytes of their records and bodies; where these begin (-1: unreadable) and end."""
     if not is_compressed(frames).any():
-        for first in range(0, frames.size, _MOST_RECORDS):
-            batch = frames[first : first + _MOST_RECORDS]
-            yield batch, buffer, batch.body_start, batch.body_start + batch.body_length
+        yield frames, buffer, frames.body_start, frames.body_start + frames.body_length
         return
     for messages in message_batches(buffer, frames, ["body"], _MOST_RECORDS):
         bodies = messages.column("body")
         _, offsets, content = bodies.buffers()
         starts = np.frombuffer(offsets, np.int32, bodies.offset + len(bodies) + 1)[bodies.offset :].astype(np.int64)
+        starts += buffer.size
         begins = np.where(bodies.is_valid().to_numpy(zero_copy_only=False), starts[:-1], -1)
-        yield messages.frames, np.frombuffer(content or b"", np.uint8), begins, starts[1:]
+        data: Bytes = np.concatenate([buffer, np.frombuffer(content or b"", np.uint8)])
+        yield messages.frames, data, begins, starts[1:]
 
 
 @kernel
 def _after(data: Bytes, position: int, end: int) -> int:
     """The position after the message of a batch at `position`; -1 if no message of a batch is there."""
-    if end - position < _HEAD_SIZE + 2:
+    if end - position < _MIN_SIZE:
         return -1
     body_length = read_i32(data, position + _BODY_LENGTH_AT)
     if body_length < 0 or body_length > end - position - _HEAD_SIZE - 2:
@@ -109,85 +98,52 @@ def _after(data: Bytes, position: int, end: int) -> int:
 
 
 @kernel
-def _measure(
-    buffer: Bytes, frames: Frames, data: Bytes, starts: Int64s, ends: Int64s, has_body: bool, counts: OutInt32s
+def _unwrap(
+    data: Bytes,
+    frames: Frames,
+    starts: Int64s,
+    ends: Int64s,
+    has_crc: bool,
+    is_left: OutFlags,
+    found: Frames,
+    queue_offsets: OutInt64s,
+    flags: OutInt32s,
+    body_crcs: OutInt32s,
 ) -> int:
-    """Write the number of messages of each batch, or -1, to `counts`; returns the bytes of all records.
+    """Write which batches cannot be read, and the messages of the others, whose number is returned.
 
     A body is in the processor's cache when its CRC was computed: then its messages are followed.
     """
-    total = 0
+    count = 0
     for index in range(frames.size):
-        frame, position, size = frames[index], starts[index], 0
+        frame, position, row = frames[index], starts[index], count
         body_length = int(frame.body_length)
-        crc = crc32(buffer, frame.body_start, body_length) & CRC_MASK
-        if body_length > 0 and crc != read_i32(buffer, frame.position + BODY_CRC_AT):
+        crc = crc32(data, frame.body_start, body_length) & CRC_MASK
+        if body_length > 0 and crc != read_i32(data, frame.position + BODY_CRC_AT):
             position = -1
-        # What a record has besides the body and properties of a message: its fields, its topic, two lengths.
-        own = frame.properties_start - frame.position - body_length
+        queue_offset = read_i64(data, frame.position + QUEUE_OFFSET_AT)
         while 0 <= position < ends[index]:
             after = _after(data, position, ends[index])
             if after >= 0:
-                size += own + after - position - _HEAD_SIZE - 2
-                size -= 0 if has_body else read_i32(data, position + _BODY_LENGTH_AT)
-            counts[index] += 1
+                message, length = found[row], read_i32(data, position + _BODY_LENGTH_AT)
+                message.position, message.store_size = frame.position, frame.store_size
+                message.sys_flag = int(frame.sys_flag) & _CLEARED
+                message.store_timestamp_at = frame.store_timestamp_at
+                message.store_host_at, message.after_hosts_at = frame.store_host_at, frame.after_hosts_at
+                message.topic_start, message.topic_length = frame.topic_start, frame.topic_length
+                message.body_start, message.body_length = position + _HEAD_SIZE, length
+                message.properties_start = position + _HEAD_SIZE + length + 2
+                message.properties_length = after - int(message.properties_start)
+                queue_offsets[row] = queue_offset + row - count
+                flags[row] = read_i32(data, position + _FLAG_AT)
+                if has_crc:
+                    body_crcs[row] = crc32(data, position + _HEAD_SIZE, length) & CRC_MASK
+                row += 1
             position = after
-        if position < 0:
-            counts[index] = -1
-        else:
-            total += size
-    return total
-
-
-@kernel
-def _write(
-    buffer: Bytes,
-    frames: Frames,
-    data: Bytes,
-    starts: Int64s,
-    counts: Int32s,
-    has_body: bool,
-    has_crc: bool,
-    out: OutBytes,
-    found: Frames,
-) -> None:
-    """Write the records of all messages to `out`, their frames to `found`."""
-    at = row = 0
-    for index in range(frames.size):
-        frame, position = frames[index], starts[index]
-        start, head = int(frame.position), int(frame.body_start - frame.position)
-        topic_part = int(frame.properties_start - frame.body_start - frame.body_length) - 2
-        sys_flag = int(frame.sys_flag) & _CLEARED
-        for number in range(counts[index]):
-            body_length = read_i32(data, position + _BODY_LENGTH_AT)
-            properties_at = position + _HEAD_SIZE + body_length
-            properties_length = read_i16(data, properties_at)
-            topic_at = at + head + (body_length if has_body else 0)
-            append_bytes(out, at, buffer, start, head)
-            append_bytes(out, at + head, data, position + _HEAD_SIZE, topic_at - at - head)
-            append_bytes(out, topic_at, buffer, int(frame.body_start) + int(frame.body_length), topic_part)
-            append_bytes(out, topic_at + topic_part, data, properties_at, 2 + properties_length)
-            size = head + body_length + topic_part + 2 + properties_length
-            write_i32(out, at, size)
-            crc = crc32(data, position + _HEAD_SIZE, body_length) & CRC_MASK if has_crc else 0
-            write_i32(out, at + BODY_CRC_AT, crc)
-            write_i32(out, at + FLAG_AT, read_i32(data, position + _FLAG_AT))
-            write_i64(out, at + QUEUE_OFFSET_AT, read_i64(buffer, start + QUEUE_OFFSET_AT) + number)
-            write_i32(out, at + SYS_FLAG_AT, sys_flag)
-            write_i32(out, at + head - 4, body_length)
-            message = found[row]
-            message.position, message.store_size, message.sys_flag = at, frame.store_size, sys_flag
-            message.store_timestamp_at = at + frame.store_timestamp_at - start
-            message.store_host_at = at + frame.store_host_at - start
-            message.after_hosts_at = at + frame.after_hosts_at - start
-            message.body_start, message.body_length = at + head, body_length
-            message.topic_start = topic_at + topic_part - frame.topic_length
-            message.topic_length = frame.topic_length
-            message.properties_start = topic_at + topic_part + 2
-            message.properties_length = properties_length
-            position = properties_at + 2 + properties_length
-            at = topic_at + topic_part + 2 + properties_length
-            row += 1
+        is_left[index] = position < 0
+        if position >= 0:
+            count = row
+    return count
 
 
 def put_bases(data: Bytes, starts: Int64s, queue_offsets: Int64s) -> tuple[Bytes, Int32s]:
