@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Self
 
-import pyarrow as pa
 from pyarrow import fs
 
 from spark_mq.errors import CorruptIndexError, OptionError, OutputExistsError
@@ -23,19 +22,17 @@ from spark_mq.store.config.broker_conf import NOTHING_TELLS, FileSetting
 from spark_mq.store.config.config_file import config_database
 from spark_mq.store.config.store_kind import batch_topics, double_written_database, has_rocksdb_queues, queue_database
 from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, CONFIG, CONSUME_QUEUE, CURRENT, DLEDGER, INDEX
-from spark_mq.store.index.folder import check_layout_is_known, find_index_layout, index_files
+from spark_mq.store.index.folder import IndexFileInfo, check_layout_is_known, find_index_layout, index_files
 from spark_mq.store.log.segment_files import find_data_end
 from spark_mq.store.queue.folders import find_queue_file_size, listed, queue_folders
 from spark_mq.verifier.check import CheckedStore, VerifyRequest
 from spark_mq.verifier.codes import CODES, Treatment
+from spark_mq.verifier.finding import Codes, Damage, DamagedFile
 from spark_mq.verifier.queue_task import file_range
 
 if TYPE_CHECKING:
     from spark_mq.indexer.index_files import IndexFilePlan
     from spark_mq.repairer.index_gaps import IndexGap
-
-Codes = tuple[tuple[str, int], ...]
-"""Codes of findings, in order, each with the number of findings."""
 
 _DATABASE_UNIT = 100
 """Bytes of a unit in a new database, with its key, at most; a topic with a longer name is rare."""
@@ -79,62 +76,6 @@ class RepairRequest:
     def is_in_place(self) -> bool:
         """Whether files of the store itself are changed."""
         return self.apply and self.output is None
-
-
-@dataclass(frozen=True)
-class DamagedFile:
-    """One file with findings of one treatment, and the last byte with a finding; -1 if none has a position."""
-
-    file: str
-    codes: Codes
-    last_position: int = -1
-
-    def has(self, *codes: str) -> bool:
-        """Whether the file has a finding with one of these codes."""
-        return any(code in codes for code, _ in self.codes)
-
-    def has_only(self, *codes: str) -> bool:
-        """Whether the file has only findings with these codes."""
-        return all(code in codes for code, _ in self.codes)
-
-
-@dataclass(frozen=True)
-class Damage:
-    """The findings of a check: code, file, number, and the last byte with one, in order of code and file.
-
-    The file of a finding without one is empty text; the byte is -1 if none has a position.
-    """
-
-    counts: list[tuple[str, str, int, int]]
-
-    @classmethod
-    def of(cls, findings: Iterable[pa.RecordBatch]) -> Self:
-        """The findings of a check (`spark_mq.verifier.finding.FINDING_SCHEMA`)."""
-        keys, counts = ["code", "file"], [([], "count_all"), ("position", "max")]
-        tables = [
-            pa.Table.from_batches([batch]).select([*keys, "position"]).group_by(keys).aggregate(counts)
-            for batch in findings
-        ]
-        if not tables:
-            return cls([])
-        table = pa.concat_tables(tables).group_by(keys).aggregate([("count_all", "sum"), ("position_max", "max")])
-        files, last = table["file"].fill_null(""), table["position_max_max"].fill_null(-1)
-        columns = (table["code"], files, table["count_all_sum"], last)
-        return cls(sorted(zip(*map(pa.ChunkedArray.to_pylist, columns), strict=True)))
-
-    def has(self, code: str) -> bool:
-        """Whether there is a finding with a code."""
-        return any(code == found for found, *_ in self.counts)
-
-    def treated(self, treatment: Treatment) -> list[DamagedFile]:
-        """The files with a finding that has this treatment, by name."""
-        files: dict[str, list[tuple[str, int]]] = defaultdict(list)
-        last: dict[str, int] = {}
-        for code, file, count, position in self.counts:
-            if CODES[code].treatment == treatment:
-                files[file].append((code, count))
-                last[file] = max(last.get(file, -1), position)
-        return [DamagedFile(file, tuple(codes), last[file]) for file, codes in sorted(files.items())]
 
 
 @dataclass(frozen=True, order=True)
@@ -320,52 +261,27 @@ def _plan_database(
 
 
 def _plan_index(plan: RepairPlan, request: RepairRequest, damage: Damage, checked: CheckedStore) -> None:
-    store, conf = request.check.store, request.check.conf
-    layout, checked_files = checked.index.layout, checked.index.files
-    found = {file.file: file for file in damage.treated(Treatment.INDEX_FILE)}
-    doubts = [codes for code, codes in _DOUBTS.items() if damage.has(code)]
-    for doubtful in [file for file in found.values() if any(file.has_only(*codes) for codes in doubts)]:
-        del found[doubtful.file]
-        plan.leave(doubtful.codes, f"{doubtful.file} contradicts a damaged record of the log, and is perhaps right")
-    if not found or layout is None or not checked.log.staged.splits:
+    layout, staged, found = checked.index.layout, checked.log.staged, _index_damage(plan, damage)
+    if not found or layout is None or not staged.splits:
         return
     from spark_mq.indexer.index_files import find_time_zone
-    from spark_mq.repairer.index_gaps import IndexGap, find_gaps, plan_gap
+    from spark_mq.repairer.index_gaps import find_gaps, plan_gap
 
-    files = index_files(store)
-    if not files:
-        try:
-            if not request.assume_defaults:
-                check_layout_is_known(store, conf)
-        except OptionError as error:
-            for file in found.values():
-                plan.leave(file.codes, str(error))
-            return
-        text = f"{layout.hash_slot_num:,} slots and {layout.index_num:,} entries each"
-        plan.assume("index files", text, find_index_layout(store, conf).source)
-    broken = {info.name for info in files if f"{INDEX}/{info.name}" in found}
-    # Nothing is wrong with a full file that only lags.
-    lagging = {name for name in broken if found[f"{INDEX}/{name}"].has_only(*_ONLY_THE_END)}
-    sound = {info.name for info in checked_files if info.name in lagging and info.header(layout).is_full(layout)}
-    after_loss = {name for name in broken if _lacks_only_before(found[f"{INDEX}/{name}"], layout)}
-    broken -= sound | after_loss
-    # A broker fills each file but the last, so entries between two files are missing in one that is not full.
-    beside = {info.name for pair in pairwise(checked_files) if pair[1].name in after_loss for info in pair}
-    not_full = {info.name for info in checked_files[:-1] if not info.header(layout).is_full(layout)}
-    broken |= beside & not_full
-    after_loss -= broken
-    lacks_end = any(file.has(*_ONLY_THE_END) for file in found.values())
+    files = index_files(request.check.store)
+    if not files and not _assume_layout(plan, request, layout, found):
+        return
+    broken, after_loss = _to_make_again(found, files, checked.index.files, layout)
     zone = find_time_zone([info for info in files if info.name not in broken], layout)
     codes = {path: file.codes for path, file in found.items()}
-    of_end = tuple((code, count) for file in found.values() for code, count in file.codes if code in _ONLY_THE_END)
-    for gap in find_gaps(files, frozenset(broken), frozenset(after_loss), lacks_end):
+    of_end = tuple(one for file in found.values() for one in file.codes if one[0] in _ONLY_THE_END)
+    for gap in find_gaps(files, broken, after_loss, lacks_end=bool(of_end)):
         try:
-            planned = plan_gap(gap, checked.log.staged, layout, zone.value)
+            planned = plan_gap(gap, staged, layout, zone.value)
             is_full = bool(planned) and planned[-1].entries + 1 >= layout.index_num
             if gap.after is not None and gap.after == files[-1] and not gap.damaged and not is_full:
                 # What the last file lacks fills no file: it lacks it itself.
-                gap = IndexGap(gap.before, None, (gap.after,))
-                planned = plan_gap(gap, checked.log.staged, layout, zone.value)
+                gap = replace(gap, after=None, damaged=(gap.after,))
+                planned = plan_gap(gap, staged, layout, zone.value)
         except CorruptIndexError as error:
             plan.leave(_of_neighbours(gap, codes), str(error))
             continue
@@ -373,13 +289,60 @@ def _plan_index(plan: RepairPlan, request: RepairRequest, damage: Damage, checke
         for new in planned:
             path = f"{INDEX}/{new.name}"
             why = codes.get(path) or _of_neighbours(gap, codes) or codes.get(INDEX) or of_end
-            plan.make(store, path, why, Treatment.INDEX_FILE)
+            plan.make(request.check.store, path, why, Treatment.INDEX_FILE)
         for old in gap.damaged:
             path = f"{INDEX}/{old.name}"
             if old.name not in {new.name for new in planned}:
                 plan.move_aside(path, codes.get(path) or _of_neighbours(gap, codes))
     if any(new.name not in {info.name for info in files} for new in plan.index_files):
         plan.assume("names of index files", f"in the time zone {zone.value}", zone.source)
+
+
+def _index_damage(plan: RepairPlan, damage: Damage) -> dict[str, DamagedFile]:
+    """The damaged index files by path, without those that are perhaps right."""
+    found = {file.file: file for file in damage.treated(Treatment.INDEX_FILE)}
+    doubts = [codes for code, codes in _DOUBTS.items() if damage.has(code)]
+    for doubtful in [file for file in found.values() if any(file.has_only(*codes) for codes in doubts)]:
+        del found[doubtful.file]
+        plan.leave(doubtful.codes, f"{doubtful.file} contradicts a damaged record of the log, and is perhaps right")
+    return found
+
+
+def _assume_layout(
+    plan: RepairPlan, request: RepairRequest, layout: IndexLayout, found: Mapping[str, DamagedFile]
+) -> bool:
+    """Whether index files can be made without one that shows slots and entries."""
+    store, conf = request.check.store, request.check.conf
+    try:
+        if not request.assume_defaults:
+            check_layout_is_known(store, conf)
+    except OptionError as error:
+        for file in found.values():
+            plan.leave(file.codes, str(error))
+        return False
+    text = f"{layout.hash_slot_num:,} slots and {layout.index_num:,} entries each"
+    plan.assume("index files", text, find_index_layout(store, conf).source)
+    return True
+
+
+def _to_make_again(
+    found: Mapping[str, DamagedFile],
+    files: Sequence[IndexFileInfo],
+    checked: Sequence[IndexFileInfo],
+    layout: IndexLayout,
+) -> tuple[frozenset[str], frozenset[str]]:
+    """The names of files that are made again, and of sound files before which entries are missing."""
+    broken = {info.name for info in files if f"{INDEX}/{info.name}" in found}
+    # Nothing is wrong with a full file that only lags.
+    lagging = {name for name in broken if found[f"{INDEX}/{name}"].has_only(*_ONLY_THE_END)}
+    sound = {info.name for info in checked if info.name in lagging and info.header(layout).is_full(layout)}
+    after_loss = {name for name in broken if _lacks_only_before(found[f"{INDEX}/{name}"], layout)}
+    broken -= sound | after_loss
+    # A broker fills each file but the last, so entries between two files are missing in one that is not full.
+    beside = {info.name for pair in pairwise(checked) if pair[1].name in after_loss for info in pair}
+    not_full = {info.name for info in checked[:-1] if not info.header(layout).is_full(layout)}
+    broken |= beside & not_full
+    return frozenset(broken), frozenset(after_loss - broken)
 
 
 def _lacks_only_before(file: DamagedFile, layout: IndexLayout) -> bool:

@@ -26,7 +26,7 @@ from spark_mq.job.task_errors import is_full, job_errors
 from spark_mq.job.tasks import TaskRunner, Tasks, package_errors, spark_tasks
 from spark_mq.repairer.changes import Backup
 from spark_mq.repairer.new_files import NewFiles
-from spark_mq.repairer.plan import Action, Damage, Left, RepairPlan, RepairRequest, plan_repair
+from spark_mq.repairer.plan import Action, Left, RepairPlan, RepairRequest, plan_repair
 from spark_mq.store.config.broker_conf import FileSetting
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.config.store_kind import has_rocksdb_queues
@@ -35,6 +35,7 @@ from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE
 from spark_mq.store.store_lock import store_lock
 from spark_mq.verifier.check import CheckedStore, VerifyRequest, check_store
 from spark_mq.verifier.codes import CODES, Treatment
+from spark_mq.verifier.finding import Damage
 from spark_mq.verifier.result import VerifyReport, read_findings
 from spark_mq.verifier.verify import task_runner, work_folder
 

@@ -1,21 +1,26 @@
 """Findings: what is wrong at one point of a store, one row each.
 
 Checks return findings as Arrow batches, built from arrays: a log in which every record is damaged has as many findings
-as records, and none of them may be a Python object. `Finding` is one row of them, for a report.
+as records, and none of them may be a Python object. `Finding` is one row of them, for a report; `Damage` has their
+numbers by code and file, for a repair.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_mq.format.array_types import native
-from spark_mq.verifier.codes import CODES
+from spark_mq.verifier.codes import CODES, Treatment
+
+Codes = tuple[tuple[str, int], ...]
+"""Codes of findings, in order, each with the number of findings."""
 
 LATER = "LATER"
 """The code of what is not a finding while a broker appends, and has to be looked at again."""
@@ -101,3 +106,59 @@ def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Finding]:
     for batch in batches:
         for row in batch.to_pylist():
             yield Finding(**row)
+
+
+@dataclass(frozen=True)
+class DamagedFile:
+    """One file with findings of one treatment, and the last byte with a finding; -1 if none has a position."""
+
+    file: str
+    codes: Codes
+    last_position: int = -1
+
+    def has(self, *codes: str) -> bool:
+        """Whether the file has a finding with one of these codes."""
+        return any(code in codes for code, _ in self.codes)
+
+    def has_only(self, *codes: str) -> bool:
+        """Whether the file has only findings with these codes."""
+        return all(code in codes for code, _ in self.codes)
+
+
+@dataclass(frozen=True)
+class Damage:
+    """The findings of a check: code, file, number, and the last byte with one, in order of code and file.
+
+    The file of a finding without one is empty text; the byte is -1 if none has a position.
+    """
+
+    counts: list[tuple[str, str, int, int]]
+
+    @classmethod
+    def of(cls, findings: Iterable[pa.RecordBatch]) -> Self:
+        """The findings of a check (`FINDING_SCHEMA`)."""
+        keys, counts = ["code", "file"], [([], "count_all"), ("position", "max")]
+        tables = [
+            pa.Table.from_batches([batch]).select([*keys, "position"]).group_by(keys).aggregate(counts)
+            for batch in findings
+        ]
+        if not tables:
+            return cls([])
+        table = pa.concat_tables(tables).group_by(keys).aggregate([("count_all", "sum"), ("position_max", "max")])
+        files, last = table["file"].fill_null(""), table["position_max_max"].fill_null(-1)
+        columns = (table["code"], files, table["count_all_sum"], last)
+        return cls(sorted(zip(*map(pa.ChunkedArray.to_pylist, columns), strict=True)))
+
+    def has(self, code: str) -> bool:
+        """Whether there is a finding with a code."""
+        return any(code == found for found, *_ in self.counts)
+
+    def treated(self, treatment: Treatment) -> list[DamagedFile]:
+        """The files with a finding that has this treatment, by name."""
+        files: dict[str, list[tuple[str, int]]] = defaultdict(list)
+        last: dict[str, int] = {}
+        for code, file, count, position in self.counts:
+            if CODES[code].treatment == treatment:
+                files[file].append((code, count))
+                last[file] = max(last.get(file, -1), position)
+        return [DamagedFile(file, tuple(codes), last[file]) for file, codes in sorted(files.items())]
