@@ -122,28 +122,18 @@ def missing_text(missing: Sequence[range], count: int) -> str:
 
 def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueues, staged: StagedLog) -> Written:
     """Write every queue file, and carry over queues without a live message."""
-    committer, file_size = context.committer, plan.settings.queue_file_size
     shown_by = None if plan.queues_shown_by is None else _readable_queues(plan.queues_shown_by)
-    of_store, has_lite_topics = (plan.store, plan.broker_conf), plan.settings.has_light_queues
+    has_lite_topics = plan.settings.has_light_queues
     runs = staged_runs(context.tasks, staged.units, shown_by=shown_by, has_lite_topics=has_lite_topics)
     queues = runs.queues()
-    log_end = staged.start if staged.follows_trees else staged.end
-    queue_plan = plan_queues(plan, existing, queues, log_end)
-    next_offsets, file_ranges = queue_plan.next_offsets, queue_plan.file_ranges
+    queue_plan = plan_queues(plan, existing, queues, staged.start if staged.follows_trees else staged.end)
+    next_offsets = queue_plan.next_offsets
     if not next_offsets and not existing.of_store and not existing.continued:
         _refuse_unknown_topic(plan, queues)
     ext = ExtSettings.of(plan.store, plan.broker_conf) if plan.selection.has_ext else None
-    growing = committer.staging_path(CONSUME_QUEUE)
-    tables = committer.folder / _TABLES
     written: list[WrittenQueueFile] = []
     if next_offsets:
-        continued = committer.target(CONSUME_QUEUE) if existing.continued else None
-        missing = missing_offset(staged)
-        writer = QueueWriter(growing, continued, file_size, staged.start, plan.is_resumed, missing, ext)
-        as_table = partial(_write_table, tables=tables, capacity=queue_plan.units_per_file)
-        work = as_table if plan.selection.in_rocksdb else writer.write
-        if plan.selection.in_rocksdb and plan.selection.in_files:
-            work = partial(_write_both, table=as_table, files=writer, has_light_files=has_light_queues(*of_store))
+        work = _writing(context, plan, existing, staged, queue_plan, ext)
         written = of_runs(context, "write queues", runs, queue_plan.assignment(), work)
     if ext is not None:
         write_extensions(context, plan, queue_plan, ext)
@@ -152,18 +142,7 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
     findings = raise_or_report(unit_findings(queue_plan, all_queues), plan.is_permissive)
     kept_queues, lost, files = list[str](), list[str](), len(written) - len(of_tables)
     if plan.selection.in_files:
-        not_continued = (one for one in existing.of_store if (one.topic, one.queue_id) not in existing.continued)
-        kept_queues, lost = carry_over(not_continued, next_offsets, growing, file_size)
-        kept_queues += (f"{topic}/{id_}" for topic, id_ in existing.continued if (topic, id_) not in next_offsets)
-
-        def is_planned(path: str) -> bool:
-            """Whether this job writes the file TOPIC/QUEUE/NAME."""
-            queue, _, name = path.rpartition("/")
-            topic, _, queue_id = queue.rpartition("/")
-            numbers = file_ranges.get((topic, int(queue_id)), range(0))
-            return queue in kept_queues or (name.isdigit() and int(name) // file_size in numbers)
-
-        committer.keep_only(CONSUME_QUEUE, is_planned)
+        kept_queues, lost = _keep_files(context, plan, existing, queue_plan)
     if plan.selection.in_rocksdb:
         kept, made = _make_database(context, plan, existing, next_offsets, of_tables, staged.start)
         kept_queues, files = [*dict.fromkeys((*kept_queues, *kept))], files + made
@@ -172,7 +151,8 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
         folder.location / info.base_name
         for queue, folder in continued_files.items()
         for info in folder.files
-        if queue in file_ranges and int(info.base_name) // file_size >= file_ranges[queue].stop
+        if queue in queue_plan.file_ranges
+        and int(info.base_name) // plan.settings.queue_file_size >= queue_plan.file_ranges[queue].stop
     ]
     states = Counter(file.state for file in written)
     there = sum(len(folder.files) for folder in continued_files.values()) if written else 0
@@ -190,6 +170,58 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
         notes=queue_plan.notes,
         stale_files=tuple(stale_files),
     )
+
+
+def _writing(
+    context: JobContext,
+    plan: RebuildPlan,
+    existing: ExistingQueues,
+    staged: StagedLog,
+    queue_plan: QueuePlan,
+    ext: ExtSettings | None,
+) -> Callable[[Iterable[Run]], Iterator[WrittenQueueFile]]:
+    """What a task does with its runs: write them as files, into a table of RocksDB, or both."""
+    committer, in_files, in_rocksdb = context.committer, plan.selection.in_files, plan.selection.in_rocksdb
+    as_table = partial(_write_table, tables=committer.folder / _TABLES, capacity=queue_plan.units_per_file)
+    if not in_files:
+        return as_table
+    files = QueueWriter(
+        committer.staging_path(CONSUME_QUEUE),
+        committer.target(CONSUME_QUEUE) if existing.continued else None,
+        plan.settings.queue_file_size,
+        staged.start,
+        plan.is_resumed,
+        missing_offset(staged),
+        ext,
+    )
+    if not in_rocksdb:
+        return files.write
+    has_light_files = has_light_queues(plan.store, plan.broker_conf)
+    return partial(_write_both, table=as_table, files=files, has_light_files=has_light_files)
+
+
+def _keep_files(
+    context: JobContext, plan: RebuildPlan, existing: ExistingQueues, queue_plan: QueuePlan
+) -> tuple[list[str], list[str]]:
+    """Keep the files of queues without a live message; returns these queues, and those whose next offset is lost.
+
+    Of what a killed job wrote, only files that this job writes are kept.
+    """
+    committer, file_size = context.committer, plan.settings.queue_file_size
+    not_continued = (one for one in existing.of_store if (one.topic, one.queue_id) not in existing.continued)
+    growing = committer.staging_path(CONSUME_QUEUE)
+    kept, lost = carry_over(not_continued, queue_plan.next_offsets, growing, file_size)
+    kept += (f"{topic}/{id_}" for topic, id_ in existing.continued if (topic, id_) not in queue_plan.next_offsets)
+
+    def is_planned(path: str) -> bool:
+        """Whether this job writes the file TOPIC/QUEUE/NAME."""
+        queue, _, name = path.rpartition("/")
+        topic, _, queue_id = queue.rpartition("/")
+        numbers = queue_plan.file_ranges.get((topic, int(queue_id)), range(0))
+        return queue in kept or (name.isdigit() and int(name) // file_size in numbers)
+
+    committer.keep_only(CONSUME_QUEUE, is_planned)
+    return kept, lost
 
 
 def _make_database(
