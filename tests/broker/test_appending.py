@@ -31,7 +31,7 @@ SETTINGS = {
     "mappedFileSizeConsumeQueue": "60000",
     "messageIndexEnable": "false",
 }
-READS = 50 if SOAKS else 8
+READS = 50 if SOAKS else 5
 MESSAGES = 40_000
 """Of each sender: every read takes all that is there, so the log must stay small."""
 

@@ -41,7 +41,7 @@ MODES: dict[str, tuple[Keep, dict[str, Any]]] = {
     "faithful": (lambda batch: batch, {}),
     "compact": (two_of_three, {"renumber": True}),
 }
-USUAL = ((V5, "compact"), (V4, "faithful"))
+USUAL = ((V5, "compact"),)
 
 
 def consumed_store(version: str, store: Path) -> set[str]:

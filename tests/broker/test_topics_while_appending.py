@@ -33,8 +33,8 @@ SETTINGS = {
     "mappedFileSizeConsumeQueue": "20000",
     "messageIndexEnable": "false",
 }
-RUNS = ("kill", "stop", "kill") * (5 if SOAKS else 1)
-READS = 20 if SOAKS else 6
+RUNS = ("kill", "stop", "kill") * 5 if SOAKS else ("stop", "kill")
+READS = 20 if SOAKS else 4
 _START_SECONDS = 60
 """How long the reads go on at most until the senders, which start in processes of their own, have sent something."""
 COLUMNS = ("commit_log_offset", "topic", "queue_id", "queue_offset", "unique_key")

@@ -22,7 +22,7 @@ SETTINGS = {
     "maxHashSlotNum": "1000",
     "maxIndexNum": "4000",
 }
-CHECKS = 50 if SOAKS else 8
+CHECKS = 50 if SOAKS else 5
 
 
 @pytest.mark.parametrize("version", cases(harness.VERSIONS[:1], harness.VERSIONS))
