@@ -1,4 +1,4 @@
-"""Runs a notebook as Jupyter does, in its folder and with a kernel of its own, and reads what its cells show."""
+"""Runs a notebook as Jupyter does, in its folder, and reads what its cells show."""
 
 from __future__ import annotations
 
@@ -35,22 +35,31 @@ def read(name: str) -> NotebookNode:
 
 
 @cache
-def executed(name: str) -> NotebookNode:
-    """The notebook after all its cells ran over the sample. Raises `CellExecutionError`.
+def _kernel(settings: str) -> AsyncKernelManager:
+    """A kernel, for notebooks that start Spark with the same settings: the JVM of the first one stays for the others.
 
-    The kernel is this interpreter, whatever kernels Jupyter knows on this machine.
+    It is this interpreter, whatever kernels Jupyter knows on this machine, and it ends with this process.
     """
-    notebook = read(name)
     # Without folders to look for kernels in, there is only the one of this process.
-    kernel = AsyncKernelManager(kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
+    return AsyncKernelManager(kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
+
+
+@cache
+def executed(name: str) -> NotebookNode:
+    """The notebook after all its cells ran over the sample, without names of others. Raises `CellExecutionError`."""
+    notebook = read(name)
+    (settings,) = re.findall(r"quiet_spark\.start\([^,)]*(.*)\)", "\n".join(one.source for one in code_cells(notebook)))
+    forget = nbformat.v4.new_code_cell("get_ipython().reset(); get_ipython().execution_count = 0")
+    notebook.cells.insert(0, forget)
     client = NotebookClient(
         notebook,
-        km=kernel,
+        km=_kernel(settings),
         timeout=_SECONDS_FOR_A_CELL,
         record_timing=False,
         resources={"metadata": {"path": str(FOLDER)}},
     )
     client.execute(env={name: value for name, value in os.environ.items() if name not in VARIABLES})
+    notebook.cells.remove(forget)
     notebook.metadata.language_info = {"name": "python"}
     return notebook
 
