@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -51,6 +53,37 @@ LONG_FILES = (
 )
 """Test files that take minutes, the longest first. If a run with several processes came to one of them last, all others
 would wait."""
+
+
+SHARED_FOLDERS = ("cluster", "hdfs", "s3")
+"""Folders whose files share what is dear to start: a server, or an environment."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give one process all files of such a folder, those of archives, and in a run without brokers those with Spark.
+
+    Its JVM has then loaded and compiled what the next file uses: the first use of Delta Lake takes half a minute.
+    """
+    from xdist.scheduler import LoadFileScheduling
+
+    if config.getvalue("dist") != "loadfile":
+        return None
+    short = config.option.markexpr.startswith("not ")
+    scheduling = LoadFileScheduling(config, log)
+    scheduling._split_scope = lambda test: _scope(config.rootpath / test.partition("::")[0], short)
+    return scheduling
+
+
+@functools.cache
+def _scope(file: Path, short: bool) -> str:
+    """What of a run one process gets as a whole."""
+    text = file.read_text()
+    if short and re.search(r"\b(spark|sail|engine): SparkSession|getfixturevalue\(.spark", text):
+        return "spark"
+    if "pytestmark = pytest.mark.archive" in text:
+        return "archive"
+    return file.parent.name if file.parent.name in SHARED_FOLDERS else str(file)
 
 
 class SilentFiles(pytest.Item):

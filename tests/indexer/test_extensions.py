@@ -78,7 +78,6 @@ def test_another_tags_code_in_the_extension_contradicts_the_log(store: Path) -> 
         rebuild_here(store, broker_conf=str(FILTERED.broker_conf), resume=True)
 
 
-@pytest.mark.cluster
 def test_one_queue_with_spark(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     conf = str(FILTERED.broker_conf)
     report = rebuild(spark, str(store), topic=TOPIC, queue_id=1, broker_conf=conf, replace=True)
