@@ -7,6 +7,7 @@ log. The latter says what it saw; what it did not see is not known.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -156,25 +157,21 @@ def store_state(
         rules = [group for group in groups if conditions.are_known(group)]
         if not rules:
             raise conditions.unknown_rules()
-        lacking = find_lacking_messages(store)
-        stop = conditions.last_stop
-        only = rules[0].last if len(rules) == 1 and rules[0].first == rules[0].last else None
+        stop, lacking, gone = conditions.last_stop, find_lacking_messages(store), find_gone_messages(store)
         log = _log_state(store, lacking, stop)
-        gone = find_gone_messages(store)
-        stops = (False, True) if stop.is_clean and with_forced else (not stop.is_clean,)
-        starts = [(release, after_crash) for after_crash in stops for release in rules]
         folders = [] if database is not None else list(queues_in_files(store.location))
+        only = rules[0].last if len(rules) == 1 and rules[0].first == rules[0].last else None
         obstacles = conditions.obstacles.of(folders, only)
-        asks_more = any(map(conf.is_enabled, ("forceVerifyPropCRC", "enableAcceleratedRecovery")))
         is_read = log.end - log.start <= SMALL_LOG if full is None else full
         if store.records.has_entries or store.batch_topics:  # a few facts do not tell what happens to them
             is_checked, is_read = False, True
-        is_checked &= (
-            database is None and not makes_light_queues(store.location, conf) and not obstacles and not asks_more
-        )
+        is_checked &= not obstacles and _are_usual(conditions)
         is_read &= not is_checked
-        has_index = conf.without_index_files is None
-        index = index_state(store, checkpoint.index_msg_timestamp if is_read else None) if has_index else None
+        index = None
+        if conf.without_index_files is None:
+            index = index_state(store, checkpoint.index_msg_timestamp if is_read else None)
+        stops = (False, True) if stop.is_clean and with_forced else (not stop.is_clean,)
+        starts = [(release, after_crash) for after_crash in stops for release in rules]
         if is_read:
             from spark_mq.store.recovery import next_recoveries  # the kernels take half a second
 
@@ -186,34 +183,43 @@ def store_state(
         for boot in boots[: len(rules)]:
             obstacles += [f"{boot.rules}: {one}" if boot.is_full else one for one in boot.obstacles]
         queue_files = find_queue_file_size(conf, [(store.location / CONSUME_QUEUE, folders)])
-        config = (
-            ConfigSnapshot(info.base_name, (info.mtime_ns or 0) // NANOS_PER_MILLI)
-            for info in (store.location / CONFIG).entries()
-            if info.type == fs.FileType.File and info.base_name in CONFIG_FILES
-        )
         return StoreState(
-            str(store.location),
-            stop,
-            checkpoint,
-            checkpoint_problem(store.location),
-            log,
-            len(store.queues),
-            lacking,
-            gone,
-            index,
-            tuple(config),
-            tuple(dict.fromkeys(obstacles)),
-            assumed_settings(store, rules, log.file_size, queue_files),
-            tuple(boots[: len(rules)]),
-            tuple(boots[len(rules) :]),
-            disk_use(store.location),
-            database is not None,
-            tuple(group for group in groups if group not in rules),
-            (store.location / EPOCH_FILE).is_file or conf.is_enabled("enableControllerMode"),
-            timer_checkpoint(store.location),
-            _timer_log_end(store.location),
-            frozenset(name for name in _WRITTEN_CONFIG if _is_missing(store.location, name)),
+            store=str(store.location),
+            last_stop=stop,
+            checkpoint=checkpoint,
+            checkpoint_problem=checkpoint_problem(store.location),
+            log=log,
+            queue_count=len(store.queues),
+            lacking=lacking,
+            gone=gone,
+            index=index,
+            config=tuple(_config_snapshots(store.location)),
+            obstacles=tuple(dict.fromkeys(obstacles)),
+            settings=assumed_settings(store, rules, log.file_size, queue_files),
+            boots=tuple(boots[: len(rules)]),
+            forced_boots=tuple(boots[len(rules) :]),
+            disk=disk_use(store.location),
+            has_rocksdb_queues=database is not None,
+            unpredicted=tuple(group for group in groups if group not in rules),
+            is_replica=(store.location / EPOCH_FILE).is_file or conf.is_enabled("enableControllerMode"),
+            timers=timer_checkpoint(store.location),
+            timer_log_end=_timer_log_end(store.location),
+            missing_config=frozenset(name for name in _WRITTEN_CONFIG if _is_missing(store.location, name)),
         )
+
+
+def _are_usual(conditions: BootConditions) -> bool:
+    """Whether a sound store boots as a check of its files shows, without what only a read of the log tells."""
+    store, asks_more = conditions.store, ("forceVerifyPropCRC", "enableAcceleratedRecovery")
+    if conditions.database is not None or makes_light_queues(store.location, store.broker_conf):
+        return False
+    return not any(map(store.broker_conf.is_enabled, asks_more))
+
+
+def _config_snapshots(store: Location) -> Iterator[ConfigSnapshot]:
+    for info in (store / CONFIG).entries():
+        if info.type == fs.FileType.File and info.base_name in CONFIG_FILES:
+            yield ConfigSnapshot(info.base_name, (info.mtime_ns or 0) // NANOS_PER_MILLI)
 
 
 def _timer_log_end(store: Location) -> int:
