@@ -1,9 +1,13 @@
-"""A job for spark-submit: `read_job.py STORE RESULT` writes what it read, and where its tasks ran, as JSON."""
+"""A job for spark-submit: `read_job.py RESULT JOB STORE ...` writes what it read, and where its tasks ran, as JSON.
+
+Then it is that other job, with `STORE ...`, in the same driver: a further one would start all executors again.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import runpy
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -23,7 +27,7 @@ def places(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pydict({"folder": [os.getcwd()], "package": [spark_mq.__file__]})
 
 
-def main(store: str, result: str) -> None:
+def main(result: str, job: str, store: str, *words: str) -> None:
     """Read with splits of 64 KiB, so that every executor has some."""
     spark = SparkSession.builder.appName("read").getOrCreate()
     register(spark)
@@ -35,7 +39,8 @@ def main(store: str, result: str) -> None:
         "places": [row.asDict() for row in ran.distinct().collect()],
     }
     Path(result).write_text(json.dumps(found), encoding="utf-8")
-    spark.stop()
+    sys.argv[:] = [job, store, *words]
+    runpy.run_path(job, run_name="__main__")
 
 
 if __name__ == "__main__":

@@ -42,17 +42,18 @@ def submit(cluster: Cluster, package: Path, folder: Path, *job: str) -> Done:
     return run(command, cluster.python.environment(), folder)
 
 
-def rebuild(cluster: Cluster, package: Path, folder: Path, store: Path, output: Path) -> Done:
+def rebuild(cluster: Cluster, package: Path, folder: Path, store: Path, output: Path, *before: str) -> Done:
+    """The end of the job that rebuilds, or of one `before` it in the same driver."""
     settings = ["--broker-conf", str(WORKLOAD.broker_conf), "--split-size", "64k"]
     job = [str(PROJECT / "jobs" / "rebuild.py"), str(store), "--output", str(output), *settings]
-    return submit(cluster, package, folder, *job)
+    return submit(cluster, package, folder, *before, *job)
 
 
-def test_every_executor_reads_with_the_package_from_the_zip(
+def test_executors_read_and_rebuild_with_the_package_from_the_zip(
     cluster: Cluster, package: Path, store: Path, tmp_path: Path
 ) -> None:
-    job = [str(PROJECT / "tests" / "cluster" / "read_job.py"), str(store), str(tmp_path / "found.json")]
-    done = submit(cluster, package, tmp_path, *job)
+    read = [str(PROJECT / "tests" / "cluster" / "read_job.py"), str(tmp_path / "found.json")]
+    done = rebuild(cluster, package, tmp_path, store, tmp_path / "out", *read)
     assert done.status == 0, done.errors[-3000:]
     found = json.loads((tmp_path / "found.json").read_text())
     facts = WORKLOAD.facts("msg")
@@ -62,11 +63,6 @@ def test_every_executor_reads_with_the_package_from_the_zip(
     assert by_offset == sorted(expected, key=lambda row: row["commit_log_offset"])
     assert len({place["folder"] for place in found["places"]}) == 2
     assert all(place["package"].endswith("spark_mq.zip/spark_mq/__init__.py") for place in found["places"])
-
-
-def test_rebuild_gives_the_brokers_files(cluster: Cluster, package: Path, store: Path, tmp_path: Path) -> None:
-    done = rebuild(cluster, package, tmp_path, store, tmp_path / "out")
-    assert done.status == 0, done.errors[-3000:]
     assert f"consumequeue and index of {store} rebuilt in {tmp_path / 'out'}" in done.output
     assert tree_of(tmp_path / "out" / "consumequeue") == tree_of(store / "consumequeue")
     assert index_of(tmp_path / "out") == index_of(store)
