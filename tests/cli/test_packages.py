@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import socket
@@ -27,12 +26,18 @@ WITHOUT = """
 import sys
 sys.modules[sys.argv[1]] = None
 from spark_mq.cli.main import main
-sys.exit(main(sys.argv[2:]))
+words = sys.argv[2:]
+while "THEN" in words:
+    end = words.index("THEN")
+    if status := main(words[:end]):
+        sys.exit(status)
+    words = words[end + 1 :]
+sys.exit(main(words))
 """
 
 
 def run_without(package: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A command in a Python that cannot import the package."""
+    """A command in a Python that cannot import the package, or several with `THEN` between them."""
     return subprocess.run(
         [sys.executable, "-c", WITHOUT, package, *arguments],
         capture_output=True,
@@ -63,28 +68,28 @@ def test_without_pyspark(command: list[str], tmp_path: Path) -> None:
 
 
 def test_a_store_is_rescued_without_pyspark_and_without_java(unpacked: Unpack, tmp_path: Path) -> None:
-    whole, store, new = unpacked(STORE), tmp_path / "store", tmp_path / "new"
-    shutil.copytree(whole, store)
-    conf = ["--broker-conf", str(STORE.broker_conf), "--quiet"]
-
-    def run(*words: object) -> str:
-        done = run_without("pyspark", *map(str, words), *conf, PATH="/nowhere", JAVA_HOME="")
-        assert (done.returncode, done.stderr) == (0, ""), words
-        return done.stdout
-
-    assert "in threads of this process" in run("rebuild", store, "--output", tmp_path / "rebuilt", "--cores", 2)
-    assert tree_of(tmp_path / "rebuilt" / "consumequeue") == tree_of(store / "consumequeue")
-    assert index_of(tmp_path / "rebuilt") == index_of(store)
+    whole, (store, more, new, rebuilt) = unpacked(STORE), (tmp_path / name for name in ("store", "more", "new", "out"))
+    for copy in (store, more):
+        shutil.copytree(whole, copy)
     shutil.rmtree(store / "consumequeue" / str(STORE.facts("msg")[-1]["topic"]))
-    assert "repaired" in run("repair", store, "--apply")
-    assert tree_of(store / "consumequeue") == tree_of(whole / "consumequeue")
-    run("restore", store, new)
-    assert {name: tree_of(new / name) for name in TREES} == {name: tree_of(whole / name) for name in TREES}
-    assert json.loads(run("restore", store, new, "--append", "--only-delivered", "--json"))["mode"] == "append"
-    assert json.loads(run("verify", new, "--json"))["is_sound"]
     page = tmp_path / "page.html"
-    done = run_without("pyspark", "report", str(new), "--html", str(page), *conf, PATH="/nowhere", JAVA_HOME="")
+    commands = (
+        ["rebuild", whole, "--output", rebuilt, "--cores", 2],
+        ["repair", store, "--apply"],
+        ["restore", store, new],
+        ["restore", store, more, "--append", "--only-delivered", "--json"],
+        ["verify", more, "--json"],
+        ["report", new, "--html", page],
+    )
+    conf = ["--broker-conf", STORE.broker_conf, "--quiet"]
+    words = [word for command in commands for word in (*command, *conf, "THEN")][:-1]
+    done = run_without("pyspark", *map(str, words), PATH="/nowhere", JAVA_HOME="")
     assert (done.returncode, done.stderr) == (0, f"spark-mq: the page is {page}\n")
+    for said in ("in threads of this process", "repaired", '"mode": "append"', '"is_sound": true'):
+        assert said in done.stdout
+    assert tree_of(rebuilt / "consumequeue") == tree_of(store / "consumequeue") == tree_of(whole / "consumequeue")
+    assert index_of(rebuilt) == index_of(whole)
+    assert {name: tree_of(new / name) for name in TREES} == {name: tree_of(whole / name) for name in TREES}
 
 
 def test_a_rebuild_imports_neither_pandas_nor_spark(unpacked: Unpack, tmp_path: Path) -> None:
