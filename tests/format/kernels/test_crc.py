@@ -22,7 +22,7 @@ from spark_mq.format.record import (
     is_property_crc_wrong,
 )
 from spark_mq.testing.strategies import records
-from tests.support.kernels import array, examples, frames_of
+from tests.support.kernels import WITHOUT_JIT, array, examples, frames_of
 from tests.support.stores import OWN_STORES, RealStore, Unpack, segment_files, stores_in
 
 STORES = stores_in(OWN_STORES)
@@ -77,7 +77,7 @@ def test_a_flipped_bit_anywhere_in_a_broker_s_record_shows_in_its_property_crc(u
     start, stop = int(frame.position), int(frame.position + frame.store_size)
     one = frames[frames.position == start]
     for place in range(start, stop):
-        for bit in range(8):
+        for bit in (place % 8,) if WITHOUT_JIT else range(8):
             flipped = bytearray(data[:stop])
             flipped[place] ^= 1 << bit
             is_body = frame.body_start <= place < frame.body_start + frame.body_length

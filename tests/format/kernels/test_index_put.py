@@ -27,7 +27,7 @@ from tests.support.index_stores import (
     staged_entries,
     untouched_index_count,
 )
-from tests.support.kernels import array, examples
+from tests.support.kernels import WITHOUT_JIT, array, examples
 from tests.support.stores import RealStore, Unpack, shared_store
 
 SMALL = IndexLayout(3, 8)
@@ -61,7 +61,7 @@ def built(store: RealStore, messages: Messages, run_size: int = 100) -> list[byt
     return [data.tobytes() for data in made]
 
 
-@pytest.mark.parametrize("run_size", [1, 100, 1 << 40])
+@pytest.mark.parametrize("run_size", [100] if WITHOUT_JIT else [1, 100, 1 << 40])
 @pytest.mark.parametrize("store", WHOLE, ids=str)
 def test_index_files_are_the_broker_s_own_byte_for_byte(store: RealStore, run_size: int, unpacked: Unpack) -> None:
     folder = unpacked(store)
