@@ -2,9 +2,10 @@
 
 Blocks of Python and SQL run as they are printed, too, each page from its first block to its last.
 
-`spark-submit` and `spark-sql` have a Python that lacks the package: they find it in the zip. In the SQL shell there is
-no Python driver, so Spark itself has to find the format. One line of each kind runs as a process: a Spark that starts
-costs more than what it does here. The other lines run in this process, in the tests' own session.
+The SQL shell over an archive and its store has a Python that lacks the package: it finds it in the zip. There is no
+Python driver in it, so Spark itself has to find the format. It runs as a process, as do a line with Sail and one
+without Spark. The other lines run in this process, in the tests' own session: a Spark that starts costs more than what
+it does here. tests/cluster/test_spark_submit.py has `spark-submit` as a process.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ QUERIES = (
 )
 """The query that a page has for conf/tables.sql, and one for each other view."""
 
-PROCESSES = ("jobs/archive.py", "spark-sql ", "--engine sail ", "spark-mq paths")
-"""Lines that run as processes: both shells of Spark, with the package from its zip; our command with Sail, and
-without Spark."""
+PROCESSES = ("spark-sql .*conf/history.sql", "--engine sail ", "spark-mq paths")
+"""Lines that run as processes: a shell of Spark, with the package from its zip; our command with Sail, and without
+Spark."""
 
 SETTINGS = "--properties-file conf/delta-defaults.conf --load-spark-defaults"
 """Of every `spark-submit` for archives."""
@@ -77,8 +78,15 @@ class Shell:
     """Runs lines of the pages, in a folder with what the source tree has."""
 
     def __init__(
-        self, folder: Path, store: Path, bare_python: Python, package: Path, printed: Callable[[], tuple[str, str]]
+        self,
+        folder: Path,
+        store: Path,
+        bare_python: Python,
+        package: Path,
+        spark: SparkSession,
+        printed: Callable[[], tuple[str, str]],
     ) -> None:
+        self._spark = spark
         self._printed = printed
         self._names = {
             "/data/store": str(store),
@@ -129,16 +137,30 @@ class Shell:
 
     def _here(self, line: str) -> tuple[int, str, str]:
         """Run a line that has nothing for a shell to do but to split it into words."""
-        assert not re.search(r"[$`|&;<>\\]", line), line
+        assert not re.search(r"[$`|&;<>\\]", re.sub(r'"[^"$`\\]*"', "", line)), line
         program, *words = shlex.split(line)
         if program == "spark-mq":
             status: object = main(words)
+        elif program == "spark-sql":
+            return 0, self._sql(words), ""
         else:
             assert line.startswith(f"spark-submit {SETTINGS} jobs/"), line
             job, *arguments = words[len(SETTINGS.split()) :]
             status = job_status(PROJECT / job, arguments)
         assert isinstance(status, int)
         return (status, *self._printed())
+
+    def _sql(self, words: list[str]) -> str:
+        """The rows of the last statement: of a file for `-i`, with variables in it, and of statements for `-e`."""
+        session = self._spark.newSession()
+        given = list(zip(words[::2], words[1::2], strict=True))
+        for variable in (value for option, value in given if option == "--hivevar"):
+            session.conf.set(*variable.split("=", 1))
+        texts = [
+            (PROJECT / text).read_text() if option == "-i" else text for option, text in given if option in ("-i", "-e")
+        ]
+        statements = [text for text in re.sub("--.*", "", ";".join(texts)).split(";") if text.strip()]
+        return "".join("\t".join(map(str, row)) + "\n" for text in statements for row in session.sql(text).collect())
 
 
 def job_status(job: Path, arguments: list[str]) -> object:
@@ -170,13 +192,18 @@ def commands_session(delta: SparkSession, delta_jars: dict[str, str], monkeypatc
         monkeypatch.setattr(f"spark_mq.cli.{module}.spark_session", session)
 
 
-@pytest.mark.timeout(1800)  # some fifty commands, three of which start a Spark of their own
+@pytest.mark.timeout(1800)  # some fifty commands
 @pytest.mark.usefixtures("commands_session")
 def test_every_command_of_the_pages_runs_as_printed(
-    bare_python: Python, package: Path, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bare_python: Python,
+    package: Path,
+    store: Path,
+    delta: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     growing = tmp_path / "store"
-    shell = Shell(tmp_path, growing, bare_python, package, capsys.readouterr)
+    shell = Shell(tmp_path, growing, bare_python, package, delta, capsys.readouterr)
     entries = [
         {"name": name, "broker": f"broker-{name}", "path": str(path)} for name, path in (("a", growing), ("b", store))
     ]
