@@ -55,13 +55,13 @@ LONG_FILES = (
 would wait."""
 
 
-SHARED_FOLDERS = ("cluster", "hdfs", "s3")
-"""Folders whose files share what is dear to start: a server, or an environment."""
+SHARED_FOLDERS = {"cluster": "cluster", "hdfs": "storage", "s3": "storage"}
+"""Folders whose files share what is dear to start: a server, an environment, a JVM that has used Delta Lake."""
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give one process all files of such a folder, those of archives, and in a run without brokers those with Spark.
+    """Give one process all files of such folders, those of archives, and in a run without brokers those with Spark.
 
     Its JVM has then loaded and compiled what the next file uses: the first use of Delta Lake takes half a minute.
     """
@@ -83,7 +83,7 @@ def _scope(file: Path, short: bool) -> str:
         return "spark"
     if "pytestmark = pytest.mark.archive" in text:
         return "archive"
-    return file.parent.name if file.parent.name in SHARED_FOLDERS else str(file)
+    return SHARED_FOLDERS.get(file.parent.name, str(file))
 
 
 class SilentFiles(pytest.Item):

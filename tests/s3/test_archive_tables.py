@@ -15,7 +15,7 @@ from tests.s3.proxy import ERRORS, Fault, Proxy, every
 from tests.s3.server import ACCESS_KEY, LAKE, SECRET_KEY
 from tests.support.both_places import Place
 from tests.support.delta_rows import delta_rows
-from tests.support.stores import WORKLOAD
+from tests.support.stores import WORKLOAD, Unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -204,13 +204,15 @@ def test_look_ups_and_meanings_are_those_of_the_local_archive(
     assert there.table("retries").to_pylist() == here.table("retries").to_pylist() != []
 
 
-def test_the_store_is_restored(archives: Archives, delta: SparkSession, s3: Proxy, tmp_path: Path) -> None:
+def test_the_store_is_restored(
+    archives: Archives, delta: SparkSession, s3: Proxy, unpacked: Unpack, tmp_path: Path
+) -> None:
     from spark_mq.restorer.restore import restore
     from tests.support.stores import tree_of
 
-    for name, table in (("here", str(archives.here)), ("there", archives.there)):
-        restore(delta, table, str(tmp_path / name), broker_conf=str(WORKLOAD.broker_conf))
-    assert tree_of(tmp_path / "there") == tree_of(tmp_path / "here")
+    restore(delta, archives.there, str(tmp_path / "new"), broker_conf=str(WORKLOAD.broker_conf))
+    for tree in ("commitlog", "consumequeue", "index"):
+        assert tree_of(tmp_path / "new" / tree) == tree_of(unpacked(WORKLOAD) / tree)
 
 
 def test_old_rows_are_deleted_and_unused_files_removed(archives: Archives, delta: SparkSession, s3: Proxy) -> None:
