@@ -35,6 +35,7 @@ from spark_mq.store.config.named_stores import DEFAULT_CLUSTER
 from spark_mq.store.message_store import MessageStore
 from spark_mq.testing import LogWriter
 from tests.support.delta_rows import delta_rows
+from tests.support.soak import cases
 from tests.support.stores import STORES, RealStore, Unpack, segment_files
 
 pytestmark = pytest.mark.archive
@@ -102,12 +103,12 @@ def lake(delta: SparkSession, tmp_path: Path) -> Archive:
     return Archive(delta, tmp_path / "lake")
 
 
-READ_ONLY = {"x": A, "y": B, "z": STORES["crc-533"]}
+READ_ONLY = dict(cases([("x", A), ("y", B)], [("x", A), ("y", B), ("z", STORES["crc-533"])]))
 
 
 @pytest.fixture(scope="module")
 def filled(delta: SparkSession, unpacked: Unpack, tmp_path_factory: pytest.TempPathFactory) -> Archive:
-    """Three stores archived at once, and one of them again; it is shared: no test may change it."""
+    """Stores archived at once, and one of them again; it is shared: no test may change it."""
     lake = Archive(delta, tmp_path_factory.mktemp("filled"))
     with ThreadPoolExecutor(len(READ_ONLY)) as threads:
         runs = [threads.submit(lake.run, unpacked(store), broker) for broker, store in READ_ONLY.items()]
@@ -193,34 +194,6 @@ def test_damage_is_archived_and_counted_also_in_a_folder_with_a_space(
     assert "  damaged         1 rows" in report.to_text()
     assert [row["commit_log_offset"] for row in lake.rows() if row["_corrupt_record"] is not None] == [damaged]
     assert lake.keys() == [key for key in keys_of(store) if key[3] != damaged]
-
-
-def test_a_run_follows_the_store_until_it_is_stopped(
-    lake: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(writer, "SNAPSHOT_SECONDS", 2.0)
-    store, hidden = B.unpack(tmp_path), tmp_path / "hidden"
-    hide(segment_files(store)[1:], hidden)
-    shutil.move(store / "consumequeue", hidden)
-    batches: list[BatchProgress] = []
-
-    def on_batch(batch: BatchProgress) -> None:
-        batches.append(batch)
-        for file in hidden.glob("0*"):
-            shutil.move(file, store / "commitlog")
-
-    report = lake.run(
-        store,
-        follow_seconds=0.5,
-        stop=lambda: sum(batch.rows for batch in batches) == len(facts_of(B)),
-        on_batch=on_batch,
-    )
-    assert len(batches) >= 2
-    assert batches[-1].archived_to == batches[-1].log_end == report.archived_to
-    assert report.rows == len(facts_of(B))
-    assert (lake.messages(), lake.keys()) == (facts_of(B), keys_of(B))
-    assert len({row["snapshot_timestamp"] for row in lake.rows("_snapshots")}) >= 2
-    assert {row["commit_log_offset"] for row in lake.rows("_segments")} == {int(f.name) for f in segment_files(store)}
 
 
 def test_what_expired_before_it_was_archived_is_counted_if_the_run_is_told_to_continue(
@@ -336,9 +309,9 @@ def test_an_archive_has_the_same_facts_as_the_store(filled: Archive, unpacked: U
     assert of_archive.tagged is not None  # a store's index shows it itself
     assert of_archive.tagged.ranges == ()
     assert replace(of_archive, tagged=None, name=of_store.name, location=of_store.location) == of_store
-    with pytest.raises(OptionError, match=r"3 stores: choose one of them .*--broker x --store-name s; .*--broker y"):
+    with pytest.raises(OptionError, match=r"\d stores: choose one of them .*--broker x --store-name s; .*--broker y"):
         choose_store(filled.spark, tables, None, None, "s")
-    with pytest.raises(OptionError, match=r"no store with broker w; it has .*--broker z"):
+    with pytest.raises(OptionError, match=r"no store with broker w; it has .*--broker y"):
         choose_store(filled.spark, tables, None, "w", None)
     with pytest.raises(OptionError, match=r"other is neither a store directory nor an archive"):
         choose_store(filled.spark, ArchiveTables.of(f"{filled.table}/other"), None, None, None)
@@ -407,20 +380,18 @@ def test_look_ups_skip_files_once_they_are_clustered(filled: Archive, tmp_path: 
     assert query_message(spark, table, topic, "no such key").count() == 0
 
 
-def test_maintenance_is_a_dry_run_unless_told(lake: Archive, unpacked: Unpack) -> None:
-    lake.run(unpacked(B))
+def test_maintenance_is_a_dry_run_unless_told(filled: Archive, tmp_path: Path, unpacked: Unpack) -> None:
+    lake = filled.copy(tmp_path / "lake")
     before = {path: path.stat().st_size for path in lake.folder.rglob("*") if path.is_file()}
     dry = maintain(lake.spark, lake.table, keep_days=-1, vacuum_hours=0)  # a dry run by default
     assert {path: path.stat().st_size for path in lake.folder.rglob("*") if path.is_file()} == before
-    assert lake.end_if_nothing_is_new(unpacked(B)) is not None
     real = maintain(lake.spark, lake.table, keep_days=-1, vacuum_hours=0, dry_run=False)
-    assert lake.end_if_nothing_is_new(unpacked(B)) is None
     expired = {table.table: table.expired_rows for table in dry.tables}
     assert expired == {table.table: table.expired_rows for table in real.tables}
-    assert expired[lake.table] == len(B.facts("msg"))
-    assert lake.rows() == lake.rows("_keys") == []
+    assert expired[lake.table] == sum(len(store.facts("msg")) for store in READ_ONLY.values())
+    assert counts(lake)[""] == counts(lake)["_keys"] == {}
     # What was deleted stays deleted, and what comes is archived.
-    assert (lake.run(unpacked(B)).rows, lake.rows()) == (0, [])
+    assert (lake.run(unpacked(B), "y").rows, lake.rows(broker="y")) == (0, [])
 
 
 def counts(lake: Archive) -> dict[str, dict[str, int]]:
@@ -432,35 +403,32 @@ def counts(lake: Archive) -> dict[str, dict[str, int]]:
     return found
 
 
-def test_a_log_that_is_archived_under_another_name_is_refused(lake: Archive, tmp_path: Path) -> None:
-    store, other = A.unpack(tmp_path / "stores"), B.unpack(tmp_path / "stores")
-    hidden = tmp_path / "hidden"
-    hide(segment_files(store)[3:], hidden)
-    lake.run(store, "broker-a")
-    before = counts(lake)
-
-    # Segments that were archived expire, others come; and there is a replica elsewhere.
-    for file in segment_files(store)[:2]:
+def test_a_log_that_is_archived_under_another_name_is_refused(
+    filled: Archive, tmp_path: Path, unpacked: Unpack
+) -> None:
+    """Also after its first segments expired, and the log of a replica elsewhere."""
+    replica = A.unpack(tmp_path)
+    for file in segment_files(replica)[:2]:
         file.unlink()
-    for file in hidden.iterdir():
-        shutil.copy(file, store / "commitlog")
-    tables = ArchiveTables.of(lake.table)
-    replica = Path(shutil.copytree(store, tmp_path / "replica"))
-    message = "as --cluster DefaultCluster --broker broker-a --store-name s.*--rename"
-    for folder, broker, name in ((store, "broker-A", "s"), (replica, "broker-a", "/replica"), (replica, "slave", "s")):
+    tables, before = ArchiveTables.of(filled.table), counts(filled)
+
+    def settle(folder: Path, broker: str, name: str = "s", rename: bool = False) -> None:
         identity = StoreIdentity(DEFAULT_CLUSTER, broker, name)
+        settle_name(StoreArchive(filled.spark, tables, identity, Location.resolve(str(folder))), rename=rename)
+
+    message = "as --cluster DefaultCluster --broker x --store-name s.*--rename"
+    for folder, broker, name in ((unpacked(A), "X", "s"), (replica, "x", "/replica"), (replica, "slave", "s")):
         with pytest.raises(OptionError, match=message):
-            settle_name(StoreArchive(lake.spark, tables, identity, Location.resolve(str(folder))), rename=False)
+            settle(folder, broker, name)
     with pytest.raises(OptionError, match=message):
-        lake.run(store, "broker-A")
-    assert counts(lake) == before
-    # Another broker's log, whatever its name is.
-    assert lake.run(other, "broker-A").rows == len(facts_of(B))
-    identity = StoreIdentity(DEFAULT_CLUSTER, "broker-A", "s")
-    with pytest.raises(OptionError, match=r"broker-A --store-name s is another log there, .*keep one of the names"):
-        settle_name(StoreArchive(lake.spark, tables, identity, Location.resolve(str(store))), rename=True)
-    lake.run(replica, "broker-a")
-    assert lake.messages("broker-a") == facts_of(A)
+        filled.run(replica, "X")
+    with pytest.raises(OptionError, match=r"y --store-name s is another log there, .*keep one of the names"):
+        settle(replica, "y", rename=True)
+    settle(replica, "x")
+    settle(unpacked(B), "y")
+    put(log_with(30, 30), tmp_path / "another")
+    settle(tmp_path / "another", "X")  # another broker's log, whatever its name is
+    assert counts(filled) == before
 
 
 class Killed(BaseException):
@@ -574,9 +542,19 @@ def exit_by(error: type[BaseException]) -> int:
     raise error
 
 
-def test_a_run_that_follows_continues_over_a_lost_end(lake: Archive, tmp_path: Path) -> None:
+def test_a_run_follows_the_store_over_a_lost_end_until_it_is_stopped(
+    lake: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "SNAPSHOT_SECONDS", 2.0)
     store = tmp_path / "store"
-    first = put(log_with(100, 100), store)
+
+    def put_with_settings(log: LogWriter) -> list[tuple[int, int]]:
+        times = put(log, store)
+        (store / "config").mkdir()
+        (store / "config" / "topics.json").write_text("{}")
+        return times
+
+    first = put_with_settings(log_with(100, 100))
     second: list[tuple[int, int]] = []
     batches: list[BatchProgress] = []
     deadline = time.monotonic() + 240
@@ -584,12 +562,14 @@ def test_a_run_that_follows_continues_over_a_lost_end(lake: Archive, tmp_path: P
     def on_batch(batch: BatchProgress) -> None:
         batches.append(batch)
         if not second:
-            second.extend(put(log_with(130, 70), store))
+            second.extend(put_with_settings(log_with(130, 70)))
 
     def stop() -> bool:
         return time.monotonic() > deadline or sum(batch.rows for batch in batches) == len(first) + len(second) - 70
 
     report = lake.run(store, fail_on_data_loss=False, follow_seconds=0.5, stop=stop, on_batch=on_batch)
     assert report.lost_messages == 30
+    assert batches[-1].archived_to == batches[-1].log_end == report.archived_to
+    assert len({row["snapshot_timestamp"] for row in lake.rows("_snapshots")}) >= 2
     assert (times(lake), key_offsets(lake)) == (second, [offset for offset, _ in second])
     assert times(lake, f"s#lost-{first[70][0]}-{first[99][1]}") == first[70:]

@@ -103,9 +103,8 @@ def test_each_message_is_archived_once(delta: SparkSession, tmp_path: Path) -> N
         broker.check((0, 13), (15, 17))
         # The broker lost the end of its log.
         broker.stop = 16
-        for fails in (True, False):
-            with pytest.raises(LogCutError, match=r"archived up to queue offset 17, and ends at 16"):
-                broker.archive(fail_on_data_loss=fails)
+        with pytest.raises(LogCutError, match=r"archived up to queue offset 17, and ends at 16"):
+            broker.archive(fail_on_data_loss=False)
         broker.stop = 17
         with pytest.raises(OptionError, match=r"in .*messages already, as --cluster c --broker b --store-name 127"):
             broker.archive(store_name="another")
