@@ -48,7 +48,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 LONG_FILES = (
-    *("test_page_commands.py", "test_archive.py", "test_notebooks.py", "test_live_stream.py"),
+    *("test_archive.py", "test_page_commands.py", "test_notebooks.py", "test_live_stream.py"),
     *("test_rocksdb_boot.py", "test_consumption.py", "test_broker_archive.py", "test_topics_while_appending.py"),
 )
 """Test files that take minutes, the longest first. If a run with several processes came to one of them last, all others
