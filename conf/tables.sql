@@ -54,6 +54,10 @@ CREATE OR REPLACE TEMPORARY VIEW compacted_messages
 USING rocketmq
 OPTIONS (path '${store}', table 'compacted_messages');
 
+CREATE OR REPLACE TEMPORARY VIEW compaction_states
+USING rocketmq
+OPTIONS (path '${store}', table 'compaction_states');
+
 CREATE OR REPLACE TEMPORARY VIEW index_entries
 USING rocketmq
 OPTIONS (path '${store}', table 'index_entries');

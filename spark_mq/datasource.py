@@ -22,7 +22,7 @@ from spark_mq.source.schema import column_names, columns_of_one_store, default_s
 from spark_mq.source.store_choice import StoreChoice
 from spark_mq.tables.manual import manual
 from spark_mq.tables.messages import MESSAGES, MESSAGES_BY_KEY
-from spark_mq.tables.store_files import CONSUME_QUEUE, INDEX_ENTRIES
+from spark_mq.tables.store_files import COMPACTED_MESSAGES, CONSUME_QUEUE, INDEX_ENTRIES
 from spark_mq.tables.tiered import TIERED_MESSAGES
 
 if TYPE_CHECKING:
@@ -112,10 +112,11 @@ def _reader(options: ReadOptions, names: list[str]) -> DataSourceReader:
         return MessagesReader(options, names)
     if options.table == MESSAGES_BY_KEY.name:
         return MessagesByKeyReader(options, names)
-    if options.table in (MESSAGES.name, TIERED_MESSAGES.name):
-        from spark_mq.source.tiered_messages import TieredMessagesReader
+    if options.table in (MESSAGES.name, TIERED_MESSAGES.name, COMPACTED_MESSAGES.name):
+        from spark_mq.source.queue_logs import CompactedMessagesReader, TieredMessagesReader
 
-        return TieredMessagesReader(options, names)
+        of_copies = options.table == COMPACTED_MESSAGES.name
+        return CompactedMessagesReader(options, names) if of_copies else TieredMessagesReader(options, names)
     from spark_mq.source.table_readers import ConsumeQueueReader, IndexEntriesReader, TableReader
 
     of_parts = {CONSUME_QUEUE.name: ConsumeQueueReader, INDEX_ENTRIES.name: IndexEntriesReader}

@@ -6,7 +6,7 @@ Read in this order:
    reader a read gets);
 2. `predicate` (what options and arguments of commands ask for);
 3. `planner` (the access path of a `read_plan`), with `topic_plan` and `time_window`; `explain`;
-4. the readers: `messages`, with `row_filter` and `topic_messages`; `table_readers`, `tiered_messages`;
+4. the readers: `messages`, with `row_filter` and `topic_messages`; `table_readers`, `queue_logs`;
 5. the stream: `message_stream`, `stream_offset`;
 6. several stores: `store_choice`, `several_stores`.
 

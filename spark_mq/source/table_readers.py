@@ -49,7 +49,7 @@ class TableReader(_ColumnsReader):
         options, table = self._options, TABLES[self._options.table]
         chosen = {option.argument: getattr(options, option.argument) for option in table.row_options}
         with MessageStore(options.path, options.broker_version, broker_conf=options.broker_conf) as store:
-            yield from table.read(store, chosen, self._columns).select(self._columns).to_batches()
+            yield from table.read(store, chosen).select(self._columns).to_batches()
 
 
 @dataclass

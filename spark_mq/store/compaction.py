@@ -9,7 +9,7 @@ comes into the copy.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -30,11 +30,12 @@ from spark_mq.store.config.store_paths import COMPACTION, mapped_files
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog, Segment, Split, plan_splits
 from spark_mq.store.log.segment_files import CorruptRange, find_data_end
 from spark_mq.store.message_store import MessageStore
-from spark_mq.tables.store_files import COMPACTED_MESSAGES
+from spark_mq.tables.store_files import COMPACTION_STATES
 
 if TYPE_CHECKING:
     from spark_mq.format.kernels.columns import MessageColumns
 
+_LOGS = "compactionLog"
 _PLACE = ["topic", "queue_id", "queue_offset"]
 UNIT_PROBLEMS = (
     "no unit",
@@ -56,11 +57,10 @@ _OTHER_RECORD = 1
 _NO_QUEUE = np.iinfo(np.int64).min
 _NEWEST, _SUPERSEDED, _DELETED, _NO_KEY, _MISSING, _NO_STATE = range(6)
 _STATES = array_of(["NEWEST", "SUPERSEDED", "DELETED", "NO_KEY", "MISSING", None], pa.string())
-_MOST_ROWS = 16384
 _NUMBERS = ["queue_offset", "store_timestamp", "store_size", "commit_log_offset"]
 _SCHEMA = pa.schema(
     [
-        *(ALL_MESSAGE_FIELDS[name] for name in (*_NUMBERS, "tags", "body")),
+        *(ALL_MESSAGE_FIELDS[name] for name in (*_NUMBERS, "tags")),
         ("key", pa.string()),
         ("is_empty", pa.bool_()),
         ("digest", pa.int64()),
@@ -74,25 +74,42 @@ _EMPTY = pa.Table.from_batches([], _SCHEMA)
 _NO_UNITS, _NO_FLAGS = np.empty(0, BATCH_UNIT_DTYPE), np.empty(0, np.bool_)
 
 
-def compacted_messages(
-    store: MessageStore, topic: str | None = None, columns: Collection[str] = COMPACTED_MESSAGES.names
-) -> pa.Table:
-    """The rows of table `compacted_messages`. The whole log is read, for the messages that are not in a copy.
+def copied_queues(store: Location, topics: Collection[str] | None = None) -> Iterator[tuple[str, int]]:
+    """The queues that have a copy, or those of some topics."""
+    root = store / COMPACTION / _LOGS
+    for topic in sorted(root.folders()):
+        if topics is None or topic in topics:
+            ids = (one for one in (root / topic).folders() if one.isascii() and one.isdigit())
+            yield from ((topic, int(one)) for one in sorted(ids, key=int))
 
-    Columns `body` and `problem` are not those of the table if `columns` do not name them.
-    """
-    root = store.location / COMPACTION / "compactionLog"
-    names = topics_with_attribute(store.location, "cleanup.policy", "COMPACTION") | set(root.folders())
+
+def copy_segments(store: Location, topic: str, queue_id: int) -> list[Segment]:
+    """The files of the log of a queue's copy."""
+    folder = store / COMPACTION / _LOGS / topic / str(queue_id)
+    return [
+        Segment(
+            folder / info.base_name,
+            int(info.base_name),
+            info.size,
+            find_data_end(folder / info.base_name, info.size),
+            is_last=False,
+        )
+        for info in mapped_files(folder.entries())
+    ]
+
+
+def compaction_states(store: MessageStore, topic: str | None = None) -> pa.Table:
+    """The rows of table `compaction_states`. The whole log is read, for the messages that are not in a copy."""
+    copies = store.location / COMPACTION / _LOGS
+    names = topics_with_attribute(store.location, "cleanup.policy", "COMPACTION") | set(copies.folders())
     copied, others = [_EMPTY], []
     topics = sorted(names if topic is None else names & {topic})
     if not topics:
-        return COMPACTED_MESSAGES.schema.empty_table()
-    for number, name in enumerate(topics):
-        ids = (one for one in (root / name).folders() if one.isascii() and one.isdigit())
-        for queue_id in sorted(ids, key=int):
-            queue = _Copy(store.location, name, int(queue_id), columns)
-            copied.append(queue.messages((number << 32) + int(queue_id)))
-            others += queue.others
+        return COMPACTION_STATES.schema.empty_table()
+    for name, queue_id in copied_queues(store.location, topics):
+        queue = _Copy(store.location, name, queue_id)
+        copied.append(queue.messages((topics.index(name) << 32) + queue_id))
+        others += queue.others
     rows = _with_states(pa.concat_tables(copied), store, topics)
     return pa.concat_tables([rows, *others]).sort_by([(name, "ascending") for name in _PLACE]) if others else rows
 
@@ -100,17 +117,13 @@ def compacted_messages(
 class _Copy:
     """The copy of one queue. `others` are rows about its damage, and about units without a record."""
 
-    def __init__(self, store: Location, topic: str, queue_id: int, columns: Collection[str]) -> None:
+    def __init__(self, store: Location, topic: str, queue_id: int) -> None:
         self.others: list[pa.Table] = []
-        self._columns = columns
-        self._log, self._queue = (
-            store / COMPACTION / tree / topic / str(queue_id) for tree in ("compactionLog", "compactionCq")
-        )
-        self._name = topic, queue_id
+        self._store, self._name = store, (topic, queue_id)
 
     def messages(self, queue: int) -> pa.Table:
         """The messages, each with the number of its problem; `queue` is the queue's number."""
-        from spark_mq.format.kernels.batches import message_batches
+        from spark_mq.format.kernels.columns import MessageColumns
         from spark_mq.format.kernels.crc import digests, wrong_body_crcs
         from spark_mq.format.kernels.dispatch import batch_units
         from spark_mq.store.log.record_reader import RecordChunk
@@ -118,38 +131,31 @@ class _Copy:
 
         topic, queue_id = self._name
         found, units, is_wrong, is_own = [_EMPTY], [_NO_UNITS], [_NO_FLAGS], [_NO_FLAGS]
-        bodies = ["body"] if "body" in self._columns else []
-        for info in mapped_files(self._log.entries()):
-            data_end = find_data_end(self._log / info.base_name, info.size)
-            segment = Segment(self._log / info.base_name, int(info.base_name), info.size, data_end, is_last=False)
-            for part in read_split(Split(segment, 0, data_end)):
+        for segment in copy_segments(self._store, topic, queue_id):
+            for part in read_split(Split(segment, 0, segment.data_end)):
                 if isinstance(part, RecordChunk):
-                    for messages in message_batches(part.buffer, part.frames, bodies, _MOST_ROWS):
-                        frames = messages.frames
-                        body = messages.column("body") if bodies else None
-                        digest = digests(part.buffer, frames)
-                        found.append(_columns(messages, np.full(frames.size, queue), digest, body))
-                        if "problem" in self._columns:
-                            units.append(batch_units(part.buffer, frames))
-                            is_wrong.append(wrong_body_crcs(part.buffer, frames))
-                            has_id = messages.column("queue_id").to_numpy() == queue_id  # a record can say another one
-                            is_own.append(messages.topic_is(topic.encode("utf-8", "replace")) & has_id)
-                elif not _is_long_blank(segment, part):
+                    messages, frames = MessageColumns(part.buffer, part.frames), part.frames
+                    found.append(_columns(messages, np.full(frames.size, queue), digests(part.buffer, frames)))
+                    units.append(batch_units(part.buffer, frames))
+                    is_wrong.append(wrong_body_crcs(part.buffer, frames))
+                    has_id = messages.column("queue_id").to_numpy() == queue_id  # a record can say another one
+                    is_own.append(messages.topic_is(topic.encode("utf-8", "replace")) & has_id)
+                elif not is_long_blank(segment, part):
                     sizes = np.array([min(part.length, MAX_STORE_SIZE)])
                     self._add("DAMAGED", part.reason, sizes, offset_in_copy=np.array([part.commit_log_offset]))
         rows = pa.concat_tables(found)
         offsets = rows["queue_offset"].to_numpy()
         is_later = offsets > np.maximum.accumulate(np.append(-1, offsets))[:-1]
         of_units = self._wrong_units(rows, np.concatenate(units), is_sorted=bool(is_later.all()))
-        if "problem" not in self._columns:
-            return rows
         cases = [np.concatenate(is_wrong), ~np.concatenate(is_own), ~is_later, *of_units]
         problems = np.select(cases, list(range(_OTHER_RECORD + 1, _OTHER_RECORD + 1 + len(cases))), 0)
         return rows.set_column(_SCHEMA.get_field_index("problem"), "problem", pa.array(problems))
 
     def _wrong_units(self, messages: pa.Table, wanted: BatchUnits, is_sorted: bool) -> list[Flags]:
         """Which messages have a problem of their unit, by problem; nothing if all units are as wanted, or none is."""
-        files = [self._queue / info.base_name for info in mapped_files(self._queue.entries())]
+        topic, queue_id = self._name
+        folder = self._store / COMPACTION / "compactionCq" / topic / str(queue_id)
+        files = [folder / info.base_name for info in mapped_files(folder.entries())]
         parts = [
             np.frombuffer(data[: len(data) - len(data) % BATCH_UNIT_SIZE], BATCH_UNIT_DTYPE)
             for data in map(Location.read_bytes, files)
@@ -181,13 +187,13 @@ class _Copy:
         same = {"topic": topic, "queue_id": queue_id, "state": state, "problem": problem}
         columns = {name: [value] * store_size.size for name, value in same.items()}
         columns |= {name: array.tolist() for name, array in {"store_size": store_size, **offsets}.items()}
-        schema, empty = COMPACTED_MESSAGES.schema, [None] * store_size.size
+        schema, empty = COMPACTION_STATES.schema, [None] * store_size.size
         self.others.append(
             pa.table([pa.array(columns.get(one.name, empty), one.type) for one in schema], schema=schema)
         )
 
 
-def _is_long_blank(segment: Segment, part: CorruptRange) -> bool:
+def is_long_blank(segment: Segment, part: CorruptRange) -> bool:
     """Whether a blank ends the file: if the queue's file was full first, it is longer than one of the commit log."""
     position = part.commit_log_offset - segment.base
     size = min(segment.size - position, MAX_STORE_SIZE)
@@ -249,7 +255,7 @@ def _sent(store: MessageStore, topics: Sequence[str], copied: pa.Table) -> tuple
     return pa.concat_tables(found), np.concatenate(has_copy), log_offsets[place], is_other
 
 
-def _columns(messages: MessageColumns, queue: Int64s, digest: Int64s, body: pa.Array | None = None) -> pa.Table:
+def _columns(messages: MessageColumns, queue: Int64s, digest: Int64s) -> pa.Table:
     """The messages; `is_empty` says that a message has no body."""
     size = messages.frames.size
     key, tags = messages.property_texts([KEYS, TAGS])
@@ -257,7 +263,6 @@ def _columns(messages: MessageColumns, queue: Int64s, digest: Int64s, body: pa.A
     columns = [
         *numbers.columns,
         tags,
-        pa.nulls(size, pa.binary()) if body is None else body,
         key,
         pa.array(messages.frames.body_length == 0),
         pa.array(digest),
@@ -293,7 +298,7 @@ def _with_states(copied: pa.Table, store: MessageStore, topics: Sequence[str]) -
             [pa.array(log_offset, mask=log_offset < 0), *missing["commit_log_offset"].chunks]
         ),
     }
-    schema = COMPACTED_MESSAGES.schema
+    schema = COMPACTION_STATES.schema
     found = pa.table([columns[name] for name in schema.names], schema=schema)
     offsets = rows["queue_offset"].to_numpy()
     after, below = np.diff(numbers), np.diff(offsets) < 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_mq.tables.table import Column, Option, Table, options
+from spark_mq.tables.table import TOPIC, Column, Option, Table, options
 
 _OPTIONS = options("""
     topic  only messages of this topic. If it has a small part of the log, its messages are found by consume queues,
@@ -120,6 +120,14 @@ still be writing it.
 |2026-11-21 11:01:15.706|3       |0           |TagA|NULL                  |
 """,
 )
+
+_SHARED = ("filter", "conditions", "splitSize", "mode", "checkCrc")
+OF_QUEUE_LOGS = (
+    TOPIC,
+    Option("queueId", "only queues with this id", column="queue_id"),
+    *(option for option in MESSAGES.options if option.name in _SHARED),
+)
+"""The options of tables whose records are in logs of single queues."""
 
 MESSAGES_BY_KEY = Table(
     "messages_by_key",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spark_mq.tables.messages import MESSAGES, OF_QUEUE_LOGS
 from spark_mq.tables.table import BROKER_VERSION, TOPIC, Column, Option, Table, at, broker_conf
 
 _INDEX_CONF = broker_conf(
@@ -263,14 +264,27 @@ The oldest file is the first row.
 
 COMPACTED_MESSAGES = Table(
     "compacted_messages",
-    summary="what consumers of compacted topics get, and what they do not",
-    row="a message in the copy of a compacted topic, or one of the log that consumers do not get",
+    summary="what consumers of compacted topics get",
+    row="a record in the copy of a compacted topic, with every field: what consumers of the topic get",
     about="""\
 With enableCompaction, a broker answers pulls of a topic with cleanup.policy=COMPACTION from copies of its messages
-(`compaction/`). A compaction keeps the newest message of each key; the key is the whole property KEYS. state: NEWEST,
+(`compaction/`). The columns are those of messages; commit_log_offset is the offset in the copy, and offset_message_id
+has this offset, as a client shows it. The log is not read. `compaction_states` says which of these messages the next
+compaction removes, and which are damaged.
+""",
+    columns=MESSAGES.columns,
+    options=OF_QUEUE_LOGS,
+)
+
+COMPACTION_STATES = Table(
+    "compaction_states",
+    summary="which messages of compacted topics consumers get, and why not the others",
+    row="a message in the copy of a compacted topic, or one of the log that consumers do not get",
+    about="""\
+A compaction keeps the newest message of each key; the key is the whole property KEYS. state: NEWEST,
 no message of the queue with this key is newer; SUPERSEDED, one is, in the copy or in the log, so the next compaction
 removes this one; DELETED, the newest message of the key has no body, and the next compaction removes the key.
-Consumers get the messages of these three states.
+Consumers get the messages of these three states: `compacted_messages` has every field of them.
 
 The other rows are what consumers do not get: NO_KEY, a message of the log without a key never comes into the copy;
 MISSING, the log has the newest message of a key, and the copy does not have it (yet); DAMAGED, bytes of the copy are
@@ -290,11 +304,9 @@ not a record; NO_RECORD, a unit of the copy's queue leads to no record. The whol
         Column(
             "commit_log_offset", "BIGINT", "the offset in the commit log; NULL if the message has expired there", 10
         ),
-        Column("body", "BINARY", "the decompressed body; NULL if the message is not in the copy", 12),
     ),
     options=(TOPIC,),
-    rows="spark_mq.store.compaction.compacted_messages",
-    chooses_columns=True,
+    rows="spark_mq.store.compaction.compaction_states",
     noun="message",
     example="""\
 +------+--------+------------+---------+----------+-----------------------+--------------+

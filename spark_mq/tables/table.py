@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -86,8 +86,7 @@ class Table:
     `about` says what the columns do not: values of states, where rows come from, what is left out. `options` are those
     that not every table has, and `example` has rows as Spark shows them. `rows` and `archived_rows` are the module and
     the name of the functions that return the rows of a `MessageStore`, and of an archived store, for the options that
-    choose rows; empty if tasks read parts of the table (`source`), or if archives do not have it. If a table
-    `chooses_columns`, `rows` also takes the names of the `columns` that are read, to save work. `own_command` is the
+    choose rows; empty if tasks read parts of the table (`source`), or if archives do not have it. `own_command` is the
     command's name if that is not the table's. `nothing` is why a store may have no row, and `remedy` what to do
     about rows with a `problem`; empty if the table cannot tell, or for nothing.
     """
@@ -100,7 +99,6 @@ class Table:
     options: tuple[Option, ...] = ()
     example: str = ""
     rows: str = ""
-    chooses_columns: bool = False
     archived_rows: str = ""
     own_command: str = ""
     noun: str = "row"
@@ -137,12 +135,9 @@ class Table:
         """The names of the columns, the most important one first."""
         return tuple(column.name for column in sorted(self.columns, key=lambda column: column.importance))
 
-    def read(self, store: Any, options: Mapping[str, Any], columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows in a store; `options` choose rows, by argument, and None stands for one that is not given.
-
-        The table may have more than the `columns`.
-        """
-        return _call(self.rows, store, {**options, "columns": columns} if self.chooses_columns else options)
+    def read(self, store: Any, options: Mapping[str, Any]) -> pa.Table:
+        """The rows in a store; `options` choose rows, by argument, and None stands for one that is not given."""
+        return _call(self.rows, store, options)
 
     def read_archived(self, source: Any, options: Mapping[str, Any]) -> pa.Table:
         """The rows in an archived store; arguments as for `read`."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from spark_mq.tables.messages import MESSAGES, TIERED_STORAGE
-from spark_mq.tables.table import TOPIC, Column, Option, Table
-
-_SHARED = ("filter", "conditions", "splitSize", "mode", "checkCrc")
+from spark_mq.tables.messages import MESSAGES, OF_QUEUE_LOGS, TIERED_STORAGE
+from spark_mq.tables.table import TOPIC, Column, Table
 
 TIERED_MESSAGES = Table(
     "tiered_messages",
@@ -22,12 +20,7 @@ first records are such.
 Read `messages` with option `tieredStorage` for the messages of store and tiered storage, each once.
 """,
     columns=(*MESSAGES.columns, Column("state", "STRING", "COLD, HOT or NO_UNIT; NULL for damage")),
-    options=(
-        TIERED_STORAGE,
-        TOPIC,
-        Option("queueId", "only queues with this id", column="queue_id"),
-        *(option for option in MESSAGES.options if option.name in _SHARED),
-    ),
+    options=(TIERED_STORAGE, *OF_QUEUE_LOGS),
 )
 
 TIERED_QUEUES = Table(

@@ -587,13 +587,13 @@ CODES = {
         "A record in the copy of a compacted topic is damaged, is of another queue, or differs from that of the log.",
         _DAMAGED_MEDIUM,
         "with enableCompaction, consumers of the topic get this record, or none of the later ones of its file",
-        "copy the folder compaction/ from a replica; `spark-mq compacted-messages` names the messages",
+        "copy the folder compaction/ from a replica; `spark-mq compaction-states` names the messages",
     ),
     "COMPACTION_UNIT": _error(
         "A unit of the copy of a compacted topic is missing, leads to no record, or has other values than its record.",
         f"{_DAMAGED_MEDIUM}; or a crash between a record and its unit",
         "with enableCompaction, consumers of the topic do not get the message, or get another one",
-        "copy the folder compaction/ from a replica; `spark-mq compacted-messages` names the messages",
+        "copy the folder compaction/ from a replica; `spark-mq compaction-states` names the messages",
     ),
     "COMPACTION_MISSING": _warning(
         "The newest message of a key is in the log, and not in the copy of its compacted topic.",

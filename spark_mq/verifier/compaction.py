@@ -15,11 +15,10 @@ import pyarrow.compute as pc
 
 from spark_mq.format.consume_queue import Queue
 from spark_mq.io.location import Location
-from spark_mq.store.compaction import UNIT_PROBLEMS, compacted_messages
+from spark_mq.store.compaction import UNIT_PROBLEMS, compaction_states
 from spark_mq.store.config.config_file import load_config, read_config
 from spark_mq.store.config.store_paths import COMPACTION
 from spark_mq.store.message_store import MessageStore
-from spark_mq.tables.store_files import COMPACTED_MESSAGES
 from spark_mq.verifier.finding import findings, postponed, text
 from spark_mq.verifier.log_bounds import LiveLog
 
@@ -34,8 +33,7 @@ def compaction_findings(store: Location, log: LiveLog) -> Iterator[pa.RecordBatc
 
 def _findings(store: Location) -> Iterator[pa.RecordBatch]:
     with MessageStore(str(store)) as opened:
-        names = [name for name in COMPACTED_MESSAGES.names if name != "body"]
-        rows = compacted_messages(opened, columns=names).select(names)
+        rows = compaction_states(opened)
     is_copied = rows["offset_in_copy"].is_valid()
     copied = rows.filter(is_copied).group_by(["topic", "queue_id"])
     ends = copied.aggregate([("queue_offset", "min"), ("queue_offset", "max")])

@@ -22,6 +22,7 @@ EMPTY = {
     "consumer_filters",
     "traces",
     "compacted_messages",
+    "compaction_states",
     "epochs",
     *(name for name in TABLES if name.startswith("tiered_")),
 }

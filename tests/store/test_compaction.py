@@ -1,7 +1,8 @@
-"""Table `compacted_messages`: what a broker answers to pulls of a compacted topic, and what it does not."""
+"""Compacted topics: what a broker answers to pulls, and table `compaction_states`: why it does not answer the rest."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 import pytest
 
 from spark_mq.cli.main import main
-from spark_mq.store.compaction import compacted_messages
+from spark_mq.errors import CorruptLogError
+from spark_mq.format.record import FRAME, MAGIC_BLANK, MAX_BLANK_SIZE
+from spark_mq.store.compaction import compaction_states
 from spark_mq.store.message_store import MessageStore
-from spark_mq.tables.store_files import COMPACTED_MESSAGES
 from spark_mq.testing import LogWriter
 from tests.support.in_process import read_rows
 from tests.support.stores import OWN_STORES, RealStore
@@ -29,7 +31,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def rows_of(store: Path, topic: str | None = None) -> list[Row]:
     with MessageStore(str(store)) as opened:
-        return list(compacted_messages(opened, topic).to_pylist())
+        return list(compaction_states(opened, topic).to_pylist())
 
 
 def copy_of(folder: Path, name: str, tree: str = "compactionLog") -> Path:
@@ -52,7 +54,7 @@ def test_the_rows_are_messages_of_the_log(store: Path) -> None:
     assert len(rows) == len(sent) == 56
     for row in rows:
         message = sent[row["queue_id"], row["queue_offset"]]
-        same = ("tags", "store_timestamp", "store_size", "commit_log_offset", "body")
+        same = ("tags", "store_timestamp", "store_size", "commit_log_offset")
         assert {name: row[name] for name in same} == {name: message[name] for name in same}
         assert row["key"].split() == message["keys"]
         newer = [one for one in sent.values() if one["queue_id"] == row["queue_id"] and one["keys"] == message["keys"]]
@@ -60,6 +62,58 @@ def test_the_rows_are_messages_of_the_log(store: Path) -> None:
         assert row["state"] == ("NEWEST" if is_newest else "SUPERSEDED")
     assert {row["problem"] for row in rows} == {None}
     assert sum(row["state"] == "SUPERSEDED" for row in rows) == 2
+
+
+def compacted(folder: Path, **options: str) -> list[Row]:
+    """The rows of table `compacted_messages`."""
+    return read_rows(path=str(folder), table="compacted_messages", **options)
+
+
+@pytest.mark.parametrize("size", ["128m", "1k"])
+def test_the_messages_of_the_copies_are_what_the_broker_answers(store: Path, size: str) -> None:
+    rows, states = compacted(store, splitSize=size), rows_of(store)
+    sent = {(row["queue_id"], row["queue_offset"]): row for row in read_rows(path=str(store), topic=TOPIC)}
+    assert [(row["queue_id"], row["commit_log_offset"]) for row in rows] == [
+        (row["queue_id"], row["offset_in_copy"]) for row in states
+    ]
+    for row in rows:
+        message = sent[row["queue_id"], row["queue_offset"]]
+        of_log = {name: message[name] for name in ("commit_log_offset", "offset_message_id")}
+        assert row | of_log == message
+    for pull in (fact for fact in STORE.facts("get") if fact["topic"] == TOPIC):
+        queue = compacted(store, topic=TOPIC, queueId=str(pull["queueId"]))
+        found = [row["commit_log_offset"] for row in queue if row["queue_offset"] >= max(pull["offset"], 0)]
+        assert found[: len(pull["offsets"])] == pull["offsets"], pull
+
+
+def test_damage_of_a_copy_follows_the_mode(store: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(store, tmp_path / "copy", ignore=shutil.ignore_patterns("timer*")))
+    sound = compacted(folder)
+    change(copy_of(folder, "0"), sound[10]["commit_log_offset"], bytes(4))
+    rows = compacted(folder)
+    (damage,) = [row for row in rows if row["_corrupt_record"] is not None]
+    assert [row for row in rows if row is not damage] == sound[:10] + sound[11:]
+    assert damage["commit_log_offset"] == sound[10]["commit_log_offset"]
+    assert str(copy_of(folder, "0")) in damage["_corrupt_record"]
+    assert compacted(folder, mode="DROPMALFORMED") == sound[:10] + sound[11:]
+    with pytest.raises(CorruptLogError, match=str(copy_of(folder, "0"))):
+        compacted(folder, mode="FAILFAST")
+
+
+def test_the_blank_of_a_copy_can_be_longer_than_one_of_the_log(tmp_path: Path) -> None:
+    """If the file of units is full, the rest of a file of any size is a blank (`CompactionLog.TopicPartitionLog`)."""
+    copy = LogWriter(4096)
+    copy.append(1_000, b"x", properties=b"KEYS\1a\2")
+    folder = Path(copy.write(tmp_path / "store").path)
+    (segment,) = (folder / "commitlog").iterdir()
+    queue = folder / "compaction" / "compactionLog" / "T" / "0"
+    queue.mkdir(parents=True)
+    data, size = segment.read_bytes().rstrip(b"\0"), MAX_BLANK_SIZE + (1 << 20)
+    (queue / segment.name).write_bytes(data + FRAME.pack(size - len(data), MAGIC_BLANK))
+    os.truncate(queue / segment.name, size)
+    assert [row["body"] for row in compacted(folder, mode="FAILFAST")] == [b"x"]
+    os.truncate(queue / segment.name, size - 1)
+    assert [row["body"] for row in compacted(folder)] == [None, b"x"]
 
 
 def change(file: Path, position: int, content: bytes) -> None:
@@ -96,26 +150,6 @@ def test_damage_of_a_copy_is_a_row(
     change(copy_of(folder, "0", tree), *place(sound[10]))
     changed = [row for row in rows_of(folder) if row not in sound]
     assert sorted((row["state"], row["queue_offset"], row["problem"]) for row in changed) == sorted(found)
-
-
-@pytest.mark.parametrize(
-    ("tree", "position", "content", "states"),
-    [
-        ("compactionLog", 0, bytes(4), {"NEWEST", "SUPERSEDED", "DAMAGED", "NO_RECORD", "MISSING"}),
-        ("compactionCq", 46 * 10 + 28, (77).to_bytes(8, "big"), {"NEWEST", "SUPERSEDED", "NO_RECORD"}),
-    ],
-)
-def test_the_other_columns_do_not_depend_on_bodies_and_problems(
-    tree: str, position: int, content: bytes, states: set[str], store: Path, tmp_path: Path
-) -> None:
-    folder = Path(shutil.copytree(store, tmp_path / "copy", ignore=shutil.ignore_patterns("timer*")))
-    change(copy_of(folder, "0", tree), position, content)
-    names = [name for name in COMPACTED_MESSAGES.names if name not in ("body", "problem")]
-    with MessageStore(str(folder)) as opened:
-        rows = compacted_messages(opened)
-        assert set(rows["state"].to_pylist()) == states
-        for columns in (names, [*names, "body"], [*names, "problem"]):
-            assert compacted_messages(opened, columns=columns).select(columns) == rows.select(columns)
 
 
 def test_of_records_with_one_queue_offset_the_last_one_counts(tmp_path: Path) -> None:
@@ -158,7 +192,7 @@ def test_messages_that_never_come_into_a_copy_are_rows(tmp_path: Path) -> None:
 def test_the_command_names_problems(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = Path(shutil.copytree(store, tmp_path / "copy", ignore=shutil.ignore_patterns("timer*")))
     change(copy_of(folder, "0", "compactionCq"), 46 * 3, bytes(46))
-    assert main(["compacted-messages", str(folder), "--topic", TOPIC]) == 0
+    assert main(["compaction-states", str(folder), "--topic", TOPIC]) == 0
     captured = capsys.readouterr()
     assert "no unit" in captured.out
     assert "1 of 56 messages have a problem; the first is b1comp/0: no unit" in captured.err

@@ -27,7 +27,7 @@ def test_functions_take_the_options_that_choose_rows(table: Table) -> None:
     for function in filter(None, (table.rows, table.archived_rows)):
         module, _, name = function.rpartition(".")
         _, *parameters = inspect.signature(getattr(import_module(module), name)).parameters
-        assert set(parameters) - {"conf"} == arguments | ({"columns"} if table.chooses_columns else set())
+        assert set(parameters) - {"conf"} == arguments
 
 
 @pytest.mark.parametrize("table", [table for table in TABLES.values() if table.rows], ids=lambda table: table.name)
@@ -38,7 +38,7 @@ def test_an_option_that_selects_a_value_leaves_out_the_other_rows(table: Table, 
     assert table_columns(table.name).pushable == {option.column for option in table.options} - {""}
     with MessageStore(str(unpacked(workload)), broker_conf=str(workload.broker_conf)) as store:
         rows = table.read(store, at).to_pylist()
-        assert rows or table.name in ("traces", "consumer_filters", "compacted_messages", "epochs") or table in TIERED
+        assert rows or table.name in ("traces", "consumer_filters", "compaction_states", "epochs") or table in TIERED
         for option in table.options:
             for value in {row[option.column]: None for row in rows} if option.column else ():
                 found = table.read(store, {**at, option.argument: value}).to_pylist()

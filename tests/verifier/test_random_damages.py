@@ -81,7 +81,7 @@ ABSENT = {"QUEUE_DELETED", "LOG_BEFORE_START"}
 OF_INDEX = {"index_files"}
 OF_ROWS = {
     *("messages of a topic", "messages in a time", "messages_by_key", "by id", "by key", "by keys", "as broker"),
-    *("by unique key", "by queue, log", "by queue, units", "compacted_messages"),
+    *("by unique key", "by queue, log", "by queue, units", "compacted_messages", "compaction_states"),
 }
 """Doors that answer with rows of messages."""
 OF_MEANING = {
