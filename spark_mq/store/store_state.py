@@ -22,10 +22,10 @@ from spark_mq.store.boot import Boot, BootFacts, SegmentHead, matches_recovery, 
 from spark_mq.store.boot_conditions import BootConditions, LastStop, assumed_settings, boot_groups
 from spark_mq.store.boot_obstacles import CONFIG_FILES
 from spark_mq.store.config.broker_conf import FileSetting
-from spark_mq.store.config.checkpoint import Checkpoint, TimerCheckpoint, checkpoint_problem, timer_checkpoint
-from spark_mq.store.config.config_file import CONSUMER_OFFSETS, DELAY_OFFSETS, load_config, read_config
+from spark_mq.store.config.checkpoint import Checkpoint, LostTimers, checkpoint_problem, lost_timers
+from spark_mq.store.config.config_file import missing_config
 from spark_mq.store.config.epochs import EPOCH_FILE
-from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, TIMER_LOG, mapped_files
+from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, mapped_files
 from spark_mq.store.disk_use import DiskUse, disk_use
 from spark_mq.store.file_states import IndexState, cut_index_ends, index_state
 from spark_mq.store.lacking_messages import (
@@ -42,7 +42,6 @@ from spark_mq.store.queue.folders import find_queue_file_size, queues_in_files
 from spark_mq.store.queue.queue_database import in_files, makes_light_queues
 from spark_mq.store.queue.recovered_queue import RecoveredQueue, recover_queue, truncate_queue
 
-_WRITTEN_CONFIG = ("topics.json", CONSUMER_OFFSETS, DELAY_OFFSETS)
 _MAX_REVIVED = 1000
 """Stale records that are counted."""
 SMALL_LOG = 1 << 30
@@ -97,10 +96,8 @@ class StoreState:
         forced_boots: The same if a file `abort` is created before it; empty if there is one, or if nobody asked.
         has_rocksdb_queues: Whether the queues are in RocksDB.
         is_replica: Whether the store shows, or the settings say, that its broker is in controller mode.
-        timers: What the timer's checkpoint says; None if there is none.
-        timer_log_end: The end of the timer log.
-        missing_config: Files of `config/` that neither have content nor a `.bak` with content, of those that a broker
-            with messages writes.
+        lost_timers: What the timer log lost; None if it has all that was flushed.
+        missing_config: The files of `config/` that `missing_config` names.
         unpredicted: The possible versions whose next boot is not predicted, because the queues are in RocksDB.
     """
 
@@ -122,8 +119,7 @@ class StoreState:
     has_rocksdb_queues: bool = False
     unpredicted: tuple[BrokerVersions, ...] = ()
     is_replica: bool = False
-    timers: TimerCheckpoint | None = None
-    timer_log_end: int = 0
+    lost_timers: LostTimers | None = None
     missing_config: frozenset[str] = frozenset()
 
     def is_emptied_by(self, boot: Boot) -> bool:
@@ -202,9 +198,8 @@ def store_state(
             has_rocksdb_queues=database is not None,
             unpredicted=tuple(group for group in groups if group not in rules),
             is_replica=(store.location / EPOCH_FILE).is_file or conf.is_enabled("enableControllerMode"),
-            timers=timer_checkpoint(store.location),
-            timer_log_end=_timer_log_end(store.location),
-            missing_config=frozenset(name for name in _WRITTEN_CONFIG if _is_missing(store.location, name)),
+            lost_timers=lost_timers(store.location),
+            missing_config=missing_config(store.location),
         )
 
 
@@ -220,15 +215,6 @@ def _config_snapshots(store: Location) -> Iterator[ConfigSnapshot]:
     for info in (store / CONFIG).entries():
         if info.type == fs.FileType.File and info.base_name in CONFIG_FILES:
             yield ConfigSnapshot(info.base_name, (info.mtime_ns or 0) // NANOS_PER_MILLI)
-
-
-def _timer_log_end(store: Location) -> int:
-    files = [info for info in (store / TIMER_LOG).entries() if info.base_name.isdecimal()]
-    return max((int(info.base_name) + info.size for info in files), default=0)
-
-
-def _is_missing(store: Location, name: str) -> bool:
-    return read_config(lambda: load_config(store, name, dict)) == (None, None)
 
 
 def _quick(boot: Boot, index: IndexState | None) -> Boot:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from spark_mq.format.amounts import counted, size_text
 from spark_mq.format.broker_version import MESSAGE_VERSION_2, BrokerVersions, versions_text
-from spark_mq.format.system_topic import SCHEDULE_TOPIC, is_system_topic
 from spark_mq.io.location import Location
-from spark_mq.store.config.config_file import CONSUMER_OFFSETS, DELAY_OFFSETS
+from spark_mq.store.config.config_file import WITHOUT_FILE, lost_config
 from spark_mq.store.config.store_paths import TIMER_LOG
 
 if TYPE_CHECKING:
@@ -110,40 +109,28 @@ def of_replica(state: StoreState) -> Iterator[Fact]:
 
 
 def of_timers(state: StoreState) -> Iterator[Fact]:
-    """What the timer log lost: a broker reads on after the messages that it had (`TimerMessageStore.recover`@5.3.3)."""
-    end, checkpoint = state.timer_log_end, state.timers
-    if checkpoint is not None and end < checkpoint.log_stop:
-        text = f"timers: {TIMER_LOG}/ ends at {end:,}, and config/timercheck says {checkpoint.log_stop:,}. Those that "
-        text += "wait, and are not in it, are never delivered"
+    """What the timer log lost."""
+    if state.lost_timers is not None:
+        end, log_stop = state.lost_timers
+        text = (
+            f"timers: {TIMER_LOG}/ ends at {end:,}, and config/timercheck says {log_stop:,}. Those that wait, and are "
+        )
+        text += "not in it, are never delivered"
         again = "without config/timercheck, a broker reads all timers of the log again, and delivers those whose time"
         until = f"`spark-mq delayed {shlex.quote(state.store)}` names them; {again} has passed, also a second time"
         yield Fact(NOT_KNOWN, text, until)
 
 
-_WITHOUT_FILE = {
-    "topics.json": "a broker knows no topic: pulls answer TOPIC_NOT_EXIST until each topic is created again",
-    CONSUMER_OFFSETS: "groups begin again where their consumers say: at the first message, or after the last one",
-    DELAY_OFFSETS: "delayed messages that were delivered, and have not expired, are delivered again",
-}
-"""By file of `config/`, what is lost without it (`ScheduleMessageService.start`@5.3.3, and the like)."""
-COPY_CONFIG = "copy the files of config/ from a backup, or from a replica of the broker"
-
-
 def of_config(state: StoreState) -> Iterator[Fact]:
-    """What is lost with files of `config/` that are missing, and that a broker with such queues has written.
+    """What is lost with files of `config/` that are missing."""
+    topics = {topic for boot in state.boots for topic, _ in boot.max_offsets}
+    is_written = state.checkpoint.written_end == state.log.end
+    for name in lost_config(state.missing_config, topics, state.last_stop.is_clean, is_written):
+        text = f"the file config/{name} is missing or empty, and so is its .bak: {WITHOUT_FILE[name]}"
+        yield Fact(NOT_KNOWN, text)
 
-    A broker that was killed soon after its first start has not written consumers' offsets yet.
-    """
-    topics, lost = {topic for boot in state.boots for topic, _ in boot.max_offsets}, state.missing_config
-    if all(map(is_system_topic, topics)):
-        return
-    if SCHEDULE_TOPIC not in topics:
-        lost -= {DELAY_OFFSETS}
-    if "topics.json" not in lost and not state.last_stop.is_clean:
-        lost -= {CONSUMER_OFFSETS}
-    for name, text in _WITHOUT_FILE.items():
-        if name in lost:
-            yield Fact(NOT_KNOWN, f"the file config/{name} is missing or empty, and so is its .bak: {text}")
+
+COPY_CONFIG = "copy the files of config/ from a backup, or from a replica of the broker"
 
 
 def lost_files(state: StoreState) -> Iterator[Fact]:

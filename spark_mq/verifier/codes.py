@@ -613,6 +613,18 @@ CODES = {
         "the broker does not start",
         "put a readable copy in its place, or remove it with its .bak",
     ),
+    "CONFIG_MISSING": _warning(
+        "A file of config/ that a broker with such queues has written is missing or empty, and so is its .bak.",
+        "a copy of the store without all of config/, or a file that was removed",
+        "the broker starts, and what `found` says happens",
+        "copy the file from a backup, or from a replica of the broker",
+    ),
+    "TIMER_LOG_CUT": _warning(
+        "The timer log ends before the place up to which its broker flushed it.",
+        "timerlog/ was removed, or not copied",
+        "4.9 has no timers; others never deliver the timers that wait, and are not in the timer log",
+        "`spark-mq delayed STORE` names the timers that wait, before a broker starts",
+    ),
     "CONFIG_FROM_BACKUP": _warning(
         "A file of config/ cannot be read, and its .bak can.",
         "a crash while the broker wrote it, or an editor",

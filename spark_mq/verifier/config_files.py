@@ -13,9 +13,10 @@ from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.system_topic import SCHEDULE_TOPIC, is_system_topic
 from spark_mq.io.location import Location
-from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
+from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint, LostTimers, lost_timers
 from spark_mq.store.config.config_file import (
     DELAY_OFFSETS,
+    WITHOUT_FILE,
     ConsumerOffset,
     configured_topics,
     consumer_offset_file,
@@ -23,11 +24,13 @@ from spark_mq.store.config.config_file import (
     json_problem,
     load_config,
     load_consumer_offsets,
+    lost_config,
+    missing_config,
     parse_delay_offsets,
     read_config,
 )
 from spark_mq.store.config.epochs import EPOCH_FILE, EpochFile
-from spark_mq.store.config.store_paths import ABORT, CONFIG
+from spark_mq.store.config.store_paths import ABORT, CONFIG, TIMER_LOG
 from spark_mq.verifier.finding import findings
 
 _WITHOUT_SUFFIX = ("timermetrics", "transactionMetrics")
@@ -43,6 +46,7 @@ class BrokerState:
     epochs: EpochFile | None
     """None if the file cannot be read; `epoch_fault` says why."""
     epoch_fault: str | None
+    lost_timers: LostTimers | None
 
     @classmethod
     def of(cls, store: Location) -> Self:
@@ -50,7 +54,7 @@ class BrokerState:
         file = store / CHECKPOINT
         size = file.info().size if file.is_file else None
         epochs, fault = read_config(lambda: EpochFile.of(store))
-        return cls(Checkpoint.load(store), size, (store / ABORT).is_file, epochs, fault)
+        return cls(Checkpoint.load(store), size, (store / ABORT).is_file, epochs, fault, lost_timers(store))
 
     def findings(self, end: int, newest: int) -> Iterator[pa.RecordBatch]:
         """What is wrong. A broker writes times of messages that it has flushed: none is later than the newest."""
@@ -62,6 +66,9 @@ class BrokerState:
             for epoch, problem in self.epochs.problems(end):
                 found = f"epoch {epoch.epoch} from offset {epoch.start_offset}: {problem}"
                 yield findings("EPOCHS", EPOCH_FILE, "rising epochs that begin inside the log", found)
+        if self.lost_timers is not None:
+            want = f"a file up to offset {self.lost_timers.log_stop}, which config/timercheck says"
+            yield findings("TIMER_LOG_CUT", TIMER_LOG, want, f"files up to {self.lost_timers.end}")
         if self.checkpoint_size is None:
             return
         if self.checkpoint_size != CHECKPOINT_SIZE:
@@ -91,6 +98,7 @@ class ConfigFiles:
     consumer_offset_file: str
     delay_offsets: Mapping[int, int]
     topics: frozenset[str] | None
+    missing: frozenset[str]
     problems: tuple[pa.RecordBatch, ...]
 
     @classmethod
@@ -101,8 +109,14 @@ class ConfigFiles:
             consumer_offset_file(store / CONFIG),
             read_config(lambda: load_config(store, DELAY_OFFSETS, parse_delay_offsets))[0] or {},
             configured_topics(store),
+            missing_config(store),
             tuple(_problems(store)),
         )
+
+    def lost(self, topics: Iterable[str], is_clean: bool, is_written: bool) -> Iterator[pa.RecordBatch]:
+        """The files that are missing, and that a broker with queues of these topics has written (`lost_config`)."""
+        for name in lost_config(self.missing, topics, is_clean, is_written):
+            yield findings("CONFIG_MISSING", f"{CONFIG}/{name}", "a file with content", WITHOUT_FILE[name])
 
     def findings(
         self, bounds: Mapping[Queue, range], topics: Iterable[str], is_known: Callable[[str], bool] = lambda topic: True

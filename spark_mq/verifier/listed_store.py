@@ -159,7 +159,10 @@ class ListedStore:
         def is_known(topic: str) -> bool:
             return self.has_queues and topic not in not_known
 
-        yield from self.config.findings(offsets, {*topics, *(folder.topic for folder in self.folders)}, is_known)
+        names = {*topics, *(folder.topic for folder in self.folders)}
+        yield from self.config.findings(offsets, names, is_known)
+        is_written = self.state.checkpoint.written_end == log.stop
+        yield from self.config.lost(names, not self.state.has_abort, is_written)
 
 
 def offset_table_findings(database: QueueDatabase, name: str, log: range) -> Iterator[pa.RecordBatch]:

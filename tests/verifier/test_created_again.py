@@ -143,7 +143,7 @@ def test_a_name_that_is_no_folder_has_no_first_unit(topic: bytes, tmp_path: Path
     file.write_bytes(struct.pack(">qiq", offset, writer.next_offset - offset, 0))
     conf = tmp_path / "broker.conf"
     conf.write_text(SIZES)
-    assert {one.code for one in check(folder, conf)[1]} == {"TOPIC_NAME"}
+    assert {one.code for one in check(folder, conf)[1]} == {"TOPIC_NAME", "CONFIG_MISSING"}
     (folder / "config").mkdir()
     (folder / "config/topics.json").write_text(json.dumps({"topicConfigTable": {"good": {"topicName": "good"}}}))
     assert queues_of(folder) == []

@@ -191,7 +191,7 @@ def lasting_losses(after: Answers) -> Iterator[str]:
     if recovery is not None and recovery.end_reason == END_REASONS[RecordCheck.TOO_NEW]:
         yield "the boot cuts "
     if recovery is not None and recovery.is_full and recovery.deleted_index_files:
-        yield "the boot leaves messages at "
+        yield "the boot leaves messages "
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import struct
 from pathlib import Path
@@ -77,6 +78,8 @@ def test_a_queue_with_messages_of_other_queues(tmp_path: Path) -> None:
     conf.write_text("mappedFileSizeConsumeQueue=400\nmessageIndexEnable=false\n")
     (store / "config").mkdir()
     (store / "config/consumerOffset.json").write_text('{"offsetTable":{"copies@readers":{0:8}}}')
+    topics = {queue.name: {"topicName": queue.name} for queue in (store / "consumequeue").iterdir()}
+    (store / "config/topics.json").write_text(json.dumps({"topicConfigTable": topics}))
     _, findings = check(store, conf)
     assert grave(findings) == []
     skipped = {finding.file for finding in findings if finding.code == "NOT_CHECKED"}

@@ -24,7 +24,7 @@ from pyarrow import fs
 
 from spark_mq.format.timestamp import NANOS_PER_MILLI, iso_text
 from spark_mq.io.location import Location
-from spark_mq.store.config.store_paths import ABORT, CONFIG
+from spark_mq.store.config.store_paths import ABORT, CONFIG, TIMER_LOG
 
 CHECKPOINT = "checkpoint"
 CHECKPOINT_SIZE = 4096
@@ -158,3 +158,18 @@ def timer_checkpoint(store: Location) -> TimerCheckpoint | None:
     file = store / CONFIG / "timercheck"
     data = file.read_bytes() if file.is_file else b""
     return TimerCheckpoint(*_TIMER.unpack_from(data)) if len(data) >= _TIMER.size else None
+
+
+class LostTimers(NamedTuple):
+    """The end of a timer log that ends before `log_stop`, up to which its broker has flushed it."""
+
+    end: int
+    log_stop: int
+
+
+def lost_timers(store: Location) -> LostTimers | None:
+    """What the timer log lost: a broker reads on after the messages that it had (`TimerMessageStore.recover`@5.3.3)."""
+    checkpoint = timer_checkpoint(store)
+    files = [info for info in (store / TIMER_LOG).entries() if info.base_name.isdecimal()]
+    end = max((int(info.base_name) + info.size for info in files), default=0)
+    return None if checkpoint is None or end >= checkpoint.log_stop else LostTimers(end, checkpoint.log_stop)

@@ -30,15 +30,16 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from spark_mq.errors import ConfigError, StorageError, UnsafeNameError, UnsupportedStoreError
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import LIGHT_PREFIX, LITE_PREFIX
-from spark_mq.format.system_topic import RETRY_PREFIX, is_system_topic
+from spark_mq.format.system_topic import RETRY_PREFIX, SCHEDULE_TOPIC, is_system_topic
 from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import DEFAULT, REMEDY, RocksDatabase, can_read_rocksdb
 from spark_mq.store.config.store_paths import CONFIG, is_rocksdb
@@ -49,6 +50,12 @@ _CHARACTERS = re.compile(r"[%|a-zA-Z0-9_-]+")
 DELAY_OFFSETS = "delayOffset.json"
 CONSUMER_OFFSETS = "consumerOffset.json"
 LMQ_CONSUMER_OFFSETS = "lmqConsumerOffset.json"
+WITHOUT_FILE = {
+    "topics.json": "a broker knows no topic: pulls answer TOPIC_NOT_EXIST until each topic is created again",
+    CONSUMER_OFFSETS: "groups begin again where their consumers say: at the first message, or after the last one",
+    DELAY_OFFSETS: "delayed messages that were delivered, and have not expired, are delivered again",
+}
+"""By file that a broker with messages writes, what is lost without it (`ScheduleMessageService.start`@5.3.3, ...)."""
 Content = TypeVar("Content")
 
 _UNREADABLE = (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError, struct.error)
@@ -99,6 +106,29 @@ def read_config(load: Callable[[], Content]) -> tuple[Content | None, str | None
         return load(), None
     except (ConfigError, UnsupportedStoreError) as error:
         return None, str(error)
+
+
+def missing_config(store: Location) -> frozenset[str]:
+    """The files of `WITHOUT_FILE` that neither have content nor a `.bak` with content."""
+    loads = {name: partial(load_config, store, name, dict) for name in WITHOUT_FILE}
+    return frozenset(name for name, load in loads.items() if read_config(load) == (None, None))
+
+
+def lost_config(missing: frozenset[str], topics: Iterable[str], is_clean: bool, is_written: bool) -> list[str]:
+    """The missing files that a broker has written that has queues of these topics.
+
+    A broker that was killed soon after its first start has written no offsets yet, and none has if a job of ours wrote
+    the log up to its end (`is_written`).
+    """
+    names = set(topics)
+    if all(map(is_system_topic, names)):
+        return []
+    without = set() if SCHEDULE_TOPIC in names else {DELAY_OFFSETS}
+    if is_written or ("topics.json" not in missing and not is_clean):
+        without.add(CONSUMER_OFFSETS)
+        if CONSUMER_OFFSETS in missing:
+            without.add(DELAY_OFFSETS)
+    return [name for name in WITHOUT_FILE if name in missing and name not in without]
 
 
 def configured_topics(store: Location) -> frozenset[str] | None:
