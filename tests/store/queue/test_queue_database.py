@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_mq.cli.exit_status import FOUND
@@ -36,6 +36,7 @@ from spark_mq.store.queue.queue_database import (
     makes_light_queues,
     queue_tree,
 )
+from tests.support.kernels import examples
 from tests.support.rocksdb import ROCKS, key_of, write_database
 from tests.support.soak import SOAKS
 from tests.support.stores import Unpack
@@ -80,6 +81,7 @@ def test_the_end_of_a_file_is_that_of_its_last_unit(offsets: list[int], tmp_path
             assert end == (int(written[-1]) + 1) * UNIT_DTYPE.itemsize, (folder.topic, folder.queue_id, info.base_name)
 
 
+@settings(max_examples=examples(50))  # each has files of 300,000 units
 @given(queues)
 def test_files_have_the_units_of_the_database(tmp_path_factory: pytest.TempPathFactory, written: Written) -> None:
     tree = queue_tree(write(tmp_path_factory.mktemp("store") / "s", written))
