@@ -212,6 +212,7 @@ def test_a_page_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
         report_of([], str(tmp_path / "file/page.html"), None)
 
 
+@pytest.mark.usefixtures("no_plots")
 def test_messages_are_read_once_and_checked_once(unpacked: Unpack, monkeypatch: pytest.MonkeyPatch) -> None:
     done = []
 
@@ -232,20 +233,23 @@ def test_messages_are_read_once_and_checked_once(unpacked: Unpack, monkeypatch: 
     assert sorted(done) == ["check_store", "read", "store_state"]
 
 
+@pytest.fixture(scope="module")
+def workload(unpacked: Unpack) -> figures.StoreFigures:
+    return figures.store_figures(str(unpacked(WORKLOAD)), LocalTasks(2), NOW, str(WORKLOAD.broker_conf))
+
+
 @pytest.mark.parametrize("count", cases((15,), (5, 14, 15, 60)))
-def test_a_page_of_many_stores_is_small(unpacked: Unpack, count: int) -> None:
+def test_a_page_of_many_stores_is_small(workload: figures.StoreFigures, count: int) -> None:
     """Of 14 stores all plots are drawn, in one form: no page is larger. Of 15 none is drawn."""
-    html = html_page([workload_figures(unpacked)] * count)
+    html = html_page([workload] * count)
     assert len(html.encode()) < _LIMIT
     page = Parsed(html)
     assert [tag for tag, _ in page.elements].count("article") == count
 
 
-def test_plots_in_one_form_leave_room_for_14_stores(unpacked: Unpack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plots_in_one_form_leave_room_for_14_stores(
+    workload: figures.StoreFigures, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("spark_mq.reporter.page._TWICE", 0)
-    one, two = (len(html_page([workload_figures(unpacked)] * count).encode()) for count in (1, 2))
+    one, two = (len(html_page([workload] * count).encode()) for count in (1, 2))
     assert one + 13 * (two - one) < _LIMIT
-
-
-def workload_figures(unpacked: Unpack) -> figures.StoreFigures:
-    return figures.store_figures(str(unpacked(WORKLOAD)), LocalTasks(2), NOW, str(WORKLOAD.broker_conf))
