@@ -81,7 +81,7 @@ def _scope(file: Path, short: bool) -> str:
     text = file.read_text()
     if short and re.search(r"\b(spark|sail|engine): SparkSession|getfixturevalue\(.spark", text):
         return "spark"
-    if "pytestmark = pytest.mark.archive" in text:
+    if re.search(r"pytestmark = \[?pytest\.mark\.archive", text):
         return "archive"
     return SHARED_FOLDERS.get(file.parent.name, str(file))
 
