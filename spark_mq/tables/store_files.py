@@ -270,7 +270,7 @@ COMPACTED_MESSAGES = Table(
 With enableCompaction, a broker answers pulls of a topic with cleanup.policy=COMPACTION from copies of its messages
 (`compaction/`). The columns are those of messages; commit_log_offset is the offset in the copy, and offset_message_id
 has this offset, as a client shows it. The log is not read. `compaction_states` says which of these messages the next
-compaction removes, and which are damaged.
+compaction removes, and which have damage, such as a missing unit, because of which consumers do not get them.
 """,
     columns=MESSAGES.columns,
     options=OF_QUEUE_LOGS,

@@ -300,7 +300,7 @@ FORMS: tuple[Form, ...] = (
         noted={
             Door.QUEUE: "has the compacted copies{topics}: with enableCompaction a broker answers from them, without "
             "the messages that were compacted away. This answer is that of the queue in consumequeue/; "
-            "`spark-mq compaction-states` has what the broker answers",
+            "table `compacted_messages` has what the broker answers",
             Door.FILES: "has the compacted copies{topics}, which are not made here",
         },
     ),
