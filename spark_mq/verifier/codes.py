@@ -337,7 +337,8 @@ CODES = {
         "The due time of a delayed message is not its store time plus the delay of its level.",
         "messageDelayLevel is another than the setting that was used here, or was changed; or the unit is damaged",
         "the message is delivered at the time in the unit",
-        f"give --broker-conf with messageDelayLevel; if the setting was right, {_MADE_AGAIN}",
+        "give --broker-conf with messageDelayLevel; if that was changed, nothing: a repair would change the times of "
+        f"messages that wait; if it was not, {_MADE_AGAIN}",
         Treatment.QUEUE_FILE,
     ),
     "QUEUE_EXT_MISSING": _warning(

@@ -129,14 +129,15 @@ class BrokerConf:
     def check_size(self, what: str, given: int | None, found: Sequence[int], names: str) -> None:
         """Raise `OptionError` if files of a kind have one other size than the settings that `names` lists say.
 
-        Such settings are those of another broker, and files of their sizes would be wrong for this one. One file that
-        is too short says nothing: it can have been cut.
+        Such settings are those of another broker, or newer than the files; beside these, files of their sizes would be
+        wrong. One file that is too short says nothing: it can have been cut.
         """
         size = found[0] if len(set(found)) == 1 else 0
         if given is not None and size not in (0, given) and (len(found) > 1 or size > given):
             raise OptionError(
-                f"{what} have {size} bytes, and {given} by {self.source} ({names}), which is of another broker: give "
-                "the settings of this broker (--broker-conf, option broker_conf); to change the size, use --output"
+                f"{what} have {size} bytes, and {given} by {self.source} ({names}), which is of another broker, or was "
+                "changed: give the settings with which the files were written (--broker-conf, option broker_conf); to "
+                "change the size, use --output"
             )
 
     @property
