@@ -614,11 +614,11 @@ CODES = {
         "the broker does not start",
         "put a readable copy in its place, or remove it with its .bak",
     ),
-    "CONFIG_MISSING": _warning(
+    "CONFIG_MISSING": _note(
         "A file of config/ that a broker with such queues has written is missing or empty, and so is its .bak.",
         "a copy of the store without all of config/, or a file that was removed",
         "the broker starts, and what `found` says happens",
-        "copy the file from a backup, or from a replica of the broker",
+        "nothing for a store that no broker will start on; otherwise copy the file from a backup, or from a replica",
     ),
     "TIMER_LOG_CUT": _warning(
         "The timer log ends before the place up to which its broker flushed it.",

@@ -538,13 +538,6 @@ def offsets_that_are_cut_with_their_backup(bench: Bench) -> Place:
     return "config/consumerOffset.json", None
 
 
-@damage("CONFIG_MISSING")
-def lost_topics(bench: Bench) -> Place:
-    for name in ("topics.json", "topics.json.bak"):
-        (bench.path / "config" / name).unlink()
-    return "config/topics.json", None
-
-
 @damage("TIMER_LOG_CUT")
 def a_lost_timer_log(bench: Bench) -> Place:
     shutil.rmtree(bench.path / "timerlog")

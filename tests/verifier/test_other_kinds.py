@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.config_file import WITHOUT_FILE
 from spark_mq.store.index.folder import IndexFileInfo
 from spark_mq.testing import LogWriter
 from spark_mq.verifier.quick import quick_check
@@ -47,6 +48,17 @@ def test_batch_queues(bench: Bench) -> None:
     assert grave(findings) == []
     report, _ = quick_check(str(bench.path), BrokerConf.of(str(bench.packed.broker_conf)))
     assert report.is_sound, report.counts
+
+
+def test_a_copy_without_config_is_sound_and_a_note_says_what_a_broker_lacks(bench: Bench) -> None:
+    for name in ("topics.json", "topics.json.bak"):
+        (bench.path / "config" / name).unlink()
+    report, findings = check(bench.path, bench.packed.broker_conf)
+    assert report.is_sound
+    (found,) = [(one.file, one.severity, one.found) for one in findings if one.code == "CONFIG_MISSING"]
+    assert found == ("config/topics.json", "note", WITHOUT_FILE["topics.json"])
+    quick, _ = quick_check(str(bench.path), BrokerConf.of(str(bench.packed.broker_conf)))
+    assert (quick.is_sound, quick.counts["CONFIG_MISSING"]) == (True, 1)
 
 
 def a_store_of_4_9_with_multi_dispatch(folder: Path) -> Path:
