@@ -337,6 +337,10 @@ class ArchiveStreams:
         append = partial(self._append_keys, *self._kernel_tables, checkpoint)
         return self._start(names.writeStream.foreachBatch(append), checkpoint, seconds)
 
+    def retire_keys(self) -> None:
+        """Let the stream of keys begin again with the first message of the table."""
+        self._checkpoint(KEYS_STREAM).retire()
+
     def _checkpoint(self, stream: str) -> Checkpoint:
         """The checkpoint of a stream, without what a power loss left incomplete."""
         checkpoint = Checkpoint(self._archive.tables, self._archive.identity, stream)

@@ -50,6 +50,7 @@ DEFAULT_MAX_BYTES = 4 << 30
 SNAPSHOT_SECONDS = 3600.0
 """The interval at which a run that continues writes segments and snapshots; a broker keeps a segment much longer."""
 _POLL_SECONDS = 0.5
+_MISSING_FILE = re.compile(r"FAILED_READ_FILE\.FILE_NOT_EXIST")
 _TWO_RUNS = re.compile("CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY|DELTA_CONCURRENT_TRANSACTION")
 """Error conditions of Spark and Delta for two queries with one checkpoint."""
 _INTERRUPTED = re.compile("SPARK_JOB_CANCELLED|cancelled job group|java.lang.InterruptedException|ByInterruptException")
@@ -156,8 +157,23 @@ class Archiver:
         except BaseException:
             keys.stop()
             raise
-        queries = chain([keys], iter(self.streams.start_keys, None))
-        retry(LATE_WORKER, lambda: _finish(next(queries)))
+        self._finish_keys(keys)
+
+    def _finish_keys(self, keys: StreamingQuery, renamed_to: StoreIdentity | None = None) -> None:
+        """Wait for the stream of keys, which begins again if a vacuum removed files that it has not read.
+
+        They can be those of other stores, which were archived since this store was. The table has their rows in other
+        files, or not any more.
+        """
+        start = partial(self.streams.start_keys, renamed_to=renamed_to)
+        queries = chain([keys], iter(start, None))
+        try:
+            retry(LATE_WORKER, lambda: _finish(next(queries)))
+        except PySparkException as error:
+            if not _MISSING_FILE.search(str(error)):
+                raise
+            self.streams.retire_keys()
+            _finish(start())
 
     def _add_counts(self, report: ArchiveReport) -> None:
         self.streams.count()
@@ -185,7 +201,8 @@ class StoreArchiver(Archiver):
                 f"continue their rows stay, as store {lost.name(self._archive.identity).store}, and what the broker "
                 "wrote since is archived"
             )
-        _finish(self.streams.start_keys(renamed_to=lost.name(self._archive.identity)))
+        renamed_to = lost.name(self._archive.identity)
+        self._finish_keys(self.streams.start_keys(renamed_to=renamed_to), renamed_to)
         rename_lost(self._archive, lost)
         report.lost_messages += lost.count
         return True
