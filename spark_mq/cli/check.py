@@ -113,11 +113,12 @@ def answers_of(state: StoreState, report: VerifyReport, expect_version: str | No
     unknown = [Fact(NOT_KNOWN, text) for text in [unknown_lock(state)] if text]
     is_past = not report.counts.keys().isdisjoint(_PAST_ENDS)
     config = ConfigFiles.of(Location.resolve(state.store)) if is_past else None
+    before, files = list(lost_before(state)), list(lost_files(state))
     downgrade = [] if expect_version is None else list(_downgrade(state.store, expect_version))
     by_answer: dict[Answer, list[Boot]] = {}
     for boot in state.boots:
         damage = _damage(report, _past_ends(report, config, boot))
-        losses = (*_of_boot(state, boot), *lost_before(state), *damage, *lost_files(state), *unknown, *downgrade)
+        losses = (*_of_boot(state, boot), *before, *damage, *files, *unknown, *downgrade)
         are_known = any(loss.certainty != NOT_KNOWN for loss in losses)
         answer = _LOSSES if are_known else _UNKNOWN if losses else _YES
         if state.obstacles or state.last_stop.is_running or state.is_emptied_by(boot):

@@ -172,7 +172,7 @@ def _engine(arguments: argparse.Namespace, request: VerifyRequest, *places: str 
     from spark_mq.store.log.commit_log import CommitLog
 
     engine = find_engine(arguments, [arguments.store, arguments.scratch, *places])
-    return engine if CommitLog.open(request.store).segments else LOCAL
+    return engine if engine == LOCAL or CommitLog.open(request.store).segments else LOCAL
 
 
 def _verify_sample(arguments: argparse.Namespace, conf: str | None) -> VerifyReport:

@@ -132,8 +132,12 @@ class IndexFileInfo:
         A broker maps old files with its new maxIndexNum (`IndexFile`@5.3.3): it makes shorter ones longer, and reads
         longer ones as far as it has room, which is enough if they do not count more entries.
         """
-        if self.size != layout.file_size and not _has_newest_entry(self, layout):
-            layout.check_file_size(self.size, str(self.location))
+        if self.size == layout.file_size:
+            return
+        with FileReader(self.location) as reader:
+            head = reader.read(0, HEADER_SIZE)
+            if len(head) < HEADER_SIZE or not _has_newest_entry(reader, head, self.size, layout):
+                layout.check_file_size(self.size, str(self.location))
 
     def opened(self, layout: IndexLayout, files: FileReaders) -> IndexFile:
         """The file for look-ups, which is not checked."""
@@ -266,18 +270,17 @@ def layout_of_full_file(file: IndexFileInfo) -> IndexLayout | None:
     """
     with FileReader(file.location) as reader:
         head = reader.read(0, HEADER_SIZE)
-    layout = IndexLayout.of_full_file(file.size, head)
-    return layout if layout is not None and _has_newest_entry(file, layout) else None
+        layout = IndexLayout.of_full_file(file.size, head)
+        return layout if layout is not None and _has_newest_entry(reader, head, file.size, layout) else None
 
 
-def _has_newest_entry(file: IndexFileInfo, layout: IndexLayout) -> bool:
+def _has_newest_entry(reader: FileReader, head: bytes, size: int, layout: IndexLayout) -> bool:
     """Whether the newest entry that the header counts is where the layout has it, and a query finds it."""
-    header = file.stored_header()
+    header = IndexHeader(*HEADER.unpack(head))
     newest = header.index_count - 1
     position = layout.entries_at + ENTRY_SIZE * newest
-    if not (0 < newest < layout.index_num and position + ENTRY_SIZE <= file.size):
+    if not (0 < newest < layout.index_num and position + ENTRY_SIZE <= size):
         return False
-    with FileReader(file.location) as reader:
-        key_hash, offset, *_ = ENTRY.unpack(reader.read(position, ENTRY_SIZE))
-        (number,) = SLOT.unpack(reader.read(HEADER_SIZE + SLOT_SIZE * (key_hash % layout.hash_slot_num), SLOT_SIZE))
+    key_hash, offset, *_ = ENTRY.unpack(reader.read(position, ENTRY_SIZE))
+    (number,) = SLOT.unpack(reader.read(HEADER_SIZE + SLOT_SIZE * (key_hash % layout.hash_slot_num), SLOT_SIZE))
     return (number, offset) == (newest, header.end_commit_log_offset)
