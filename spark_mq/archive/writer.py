@@ -85,7 +85,7 @@ class Archiver:
                 self._add_keys_and_segments(report)
 
     def _follow(self, report: ArchiveReport, seconds: float) -> None:
-        late_workers = 0
+        failures = 0
         with self._reported(report):
             while True:
                 messages, keys = self.streams.start_messages(seconds), self.streams.start_keys(seconds)
@@ -102,8 +102,9 @@ class Archiver:
                         raise
                     continue
                 except SPARK_ERRORS as error:
-                    late_workers += 1
-                    if not LATE_WORKER.search(str(error)) or late_workers == TRIES:
+                    failures += 1
+                    goes_on = LATE_WORKER.search(str(error)) or self._begins_keys_again(error)
+                    if not goes_on or failures == TRIES:
                         raise
                     continue
                 break
@@ -160,20 +161,25 @@ class Archiver:
         self._finish_keys(keys)
 
     def _finish_keys(self, keys: StreamingQuery, renamed_to: StoreIdentity | None = None) -> None:
-        """Wait for the stream of keys, which begins again if a vacuum removed files that it has not read.
+        """Wait for the stream of keys, which is started again if that can help."""
+        queries = chain([keys], iter(partial(self.streams.start_keys, renamed_to=renamed_to), None))
+        try:
+            retry(LATE_WORKER, lambda: _finish(next(queries)))
+        except SPARK_ERRORS as error:
+            if not self._begins_keys_again(error):
+                raise
+            _finish(next(queries))
+
+    def _begins_keys_again(self, error: Exception) -> bool:
+        """Whether a vacuum removed files that the stream of keys has not read; it is then made to begin again.
 
         They can be those of other stores, which were archived since this store was. The table has their rows in other
         files, or not any more.
         """
-        start = partial(self.streams.start_keys, renamed_to=renamed_to)
-        queries = chain([keys], iter(start, None))
-        try:
-            retry(LATE_WORKER, lambda: _finish(next(queries)))
-        except PySparkException as error:
-            if not _MISSING_FILE.search(str(error)):
-                raise
+        is_missing = _MISSING_FILE.search(str(error)) is not None
+        if is_missing:
             self.streams.retire_keys()
-            _finish(start())
+        return is_missing
 
     def _add_counts(self, report: ArchiveReport) -> None:
         self.streams.count()
