@@ -22,13 +22,15 @@ from typing import Self
 
 import numpy as np
 
-from spark_mq.errors import OptionError, StorageError
+from spark_mq.errors import OptionError, StorageError, UnsupportedStoreError
 from spark_mq.format.record import BLANK_SIZE, encode_blank
 from spark_mq.io.local import flush_to_disk, make_folders
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish, published
 from spark_mq.job.output_committer import BACKUP, WORK_FOLDER, unused
+from spark_mq.store.config.store_paths import COMMIT_LOG
 from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.segment_files import linked_segment
 from spark_mq.store.store_lock import store_lock
 
 CHANGES = "changes.json"
@@ -66,6 +68,18 @@ class Change:
     file: str
     start: int = 0
     stop: int = 0
+
+
+def check_links(store: Location, changes: Iterable[Change]) -> None:
+    """Raise `UnsupportedStoreError` if segments are links, and a change puts a file in the place of a segment."""
+    of_bytes = ChangeKind.CLEAR, ChangeKind.BLANK  # in the file to which a link leads
+    moved = next((one for one in changes if one.kind not in of_bytes and one.file.startswith(f"{COMMIT_LOG}/")), None)
+    if moved is not None and (link := linked_segment(store)) is not None:
+        raise UnsupportedStoreError(
+            f"{store / moved.file}: a change ({moved.kind}) that the broker would not see: segments of this store are "
+            f"links, such as {link}, and the broker opens the files in the folders of storePathCommitLog. Repair a "
+            "copy that has the files themselves (cp -rL)"
+        )
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from spark_mq.io.publish import copy_bytes, discard_folder, published
 from spark_mq.job import Report
 from spark_mq.job.output_committer import WORK_FOLDER
 from spark_mq.job.task_errors import is_full
-from spark_mq.repairer.changes import Backup, Change, ChangeKind
+from spark_mq.repairer.changes import Backup, Change, ChangeKind, check_links
 from spark_mq.repairer.comparison import Comparison, Part, PartState, compare_logs
 from spark_mq.repairer.repair import NEW_FILES
 from spark_mq.store.log.commit_log import CommitLog
@@ -136,6 +136,7 @@ def repair_from(store: str, replica: str, *, apply: bool = False) -> ReplicaRepa
         raise OptionError(f"{location} is not on a local filesystem, where no log can be changed")
     with store_lock(location) if apply else nullcontext():
         found = _plan(location, other, has_lock=apply)
+        check_links(location, found.changes)
         if not apply or not found.changes:
             return found
         backup = _apply(location, other, found)

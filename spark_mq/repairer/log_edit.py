@@ -23,7 +23,7 @@ from spark_mq.errors import OptionError
 from spark_mq.format.record import BLANK_SIZE
 from spark_mq.io.location import Location
 from spark_mq.job import Report
-from spark_mq.repairer.changes import Backup, Change, ChangeKind
+from spark_mq.repairer.changes import Backup, Change, ChangeKind, check_links
 from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.log.commit_log import CommitLog, Segment, SegmentSource
 from spark_mq.store.store_lock import store_lock
@@ -65,6 +65,7 @@ def _edit(store: str, apply: bool, plan: Callable[[Location], LogEdit]) -> LogEd
     check_form(location, Door.CHANGE)
     with store_lock(location) if apply else nullcontext():
         edit = plan(location)
+        check_links(location, edit.changes)
         if not apply or not edit.changes:
             return edit
         backup = Backup.create(location)

@@ -37,7 +37,7 @@ from spark_mq.store.file_states import queue_states
 from spark_mq.store.index.folder import IndexFileInfo, index_end, index_files, index_layout
 from spark_mq.store.lacking_messages import find_lacking_messages
 from spark_mq.store.log.commit_log import CommitLog
-from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE, usual_size
+from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE, linked_segment, usual_size
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.batch_consume_queue import BatchConsumeQueue
 from spark_mq.store.queue.consume_queue import ConsumeQueue
@@ -118,6 +118,12 @@ def check_appendable(store: Location) -> None:
             "on it, and stop it cleanly (mqshutdown broker)",
         )
     check_form(store, Door.FILES, Door.CHANGE)
+    if (link := linked_segment(store)) is not None:
+        raise _refused(
+            store,
+            f"{link} is a link: its broker would not find what is appended, because it opens the files in the folders "
+            "of storePathCommitLog; append to a copy that has the files themselves (cp -rL)",
+        )
     if (database := queue_database(store)) is not None:
         raise _refused(
             store,

@@ -205,9 +205,11 @@ CODES = {
     ),
     "LOG_BEFORE_START": _note(
         "Queues or index files have messages that are before the first segment.",
-        "the messages expired; or the first segments were removed or not copied, which looks the same",
+        "the messages expired; or the first segments were removed, were not copied, or are in a folder of "
+        "readOnlyCommitLogStorePaths, which looks the same",
         "these messages cannot be read; queues begin at the first message of the log",
-        "nothing, if the messages expired; otherwise copy the segments from a replica",
+        "nothing, if the messages expired; otherwise link the segments of the other folders into commitlog/, or copy "
+        "them from a replica",
     ),
     "SEGMENT_STRAY": _error(
         "A file has the name of a segment, and is not a segment of this log.",

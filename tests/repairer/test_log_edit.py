@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_mq.errors import OptionError
+from spark_mq.errors import OptionError, UnsupportedStoreError
 from spark_mq.repairer.changes import undo_repair
 from spark_mq.repairer.log_edit import blank_range, cut_log
 from tests.support.repaired import repair_here
@@ -47,6 +47,18 @@ def test_the_cut_of_a_whole_segment_moves_it(bench: Bench) -> None:
         f"{n * SEGMENT:020d}" for n in range(3)
     ]
     assert {change.kind for change in cut.changes} == {"move aside"}
+
+
+def test_a_link_in_the_place_of_a_segment(bench: Bench, tmp_path: Path) -> None:
+    """A broker of several folders of `storePathCommitLog` would still open the file to which the link leads."""
+    segment = bench.path / f"commitlog/{3 * SEGMENT:020d}"
+    segment.rename(tmp_path / segment.name)
+    segment.symlink_to(tmp_path / segment.name)
+    before = files_of(bench.path)
+    with pytest.raises(UnsupportedStoreError, match=r"\(move aside\) that the broker would not see"):
+        cut_log(str(bench.path), 3 * SEGMENT, apply=True)
+    assert files_of(bench.path).keys() - before.keys() <= {"lock"}
+    assert segment.is_symlink()
 
 
 def test_a_damaged_record_becomes_a_blank(bench: Bench) -> None:

@@ -57,9 +57,17 @@ def without_a_segment(store: Path) -> None:
     shutil.copy(first, first.with_name(f"{1 << 40:020d}"))
 
 
+def with_a_link(store: Path) -> None:
+    """As in a folder `commitlog/` of links to the segments of several folders of `storePathCommitLog`."""
+    segment = max((store / "commitlog").iterdir())
+    segment.rename(store.parent / segment.name)
+    segment.symlink_to(store.parent / segment.name)
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
+        (with_a_link, "is a link: its broker would not find what is appended"),
         (lambda store: (store / "abort").touch(), "abort .*stop it cleanly"),
         (in_rocksdb, "RocksDB"),
         (lambda store: max((store / "index").iterdir()).unlink(), "the index lacks the keys of the message at commit"),

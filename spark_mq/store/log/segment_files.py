@@ -227,6 +227,16 @@ def _listed(folder: Location, entries: Sequence[fs.FileInfo]) -> SegmentFiles:
     return SegmentFiles(tuple(infos), tuple(sorted(stray, key=lambda one: one.commit_log_offset)), folder)
 
 
+def linked_segment(store: Location) -> Location | None:
+    """The first segment that is a symbolic link, as in a `commitlog/` of links to several folders; None without one.
+
+    The broker of such a store opens the files in the folders that `storePathCommitLog` names, and not the links
+    (`MultiPathMappedFileQueue`@5.3.3).
+    """
+    files = (one.location for one in list_segment_files(store).files)
+    return next((one for one in files if one.is_local and os.path.islink(one.path)), None)
+
+
 def booted_folder(store: Location) -> tuple[Location, bool]:
     """The folder of the files that a boot checks, and whether they have DLedger's entries."""
     node = dledger_node(store)
