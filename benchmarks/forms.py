@@ -276,7 +276,8 @@ def main() -> None:
     scanned: list[tuple[str, Path, dict[str, str]]] = [
         ("DLedger, one segment", write_dledger(records, forms / "dledger", _SEGMENT), {}),
         ("DLedger, segments of 16 MiB", write_dledger(records, forms / "segments", 16 << 20), {}),
-        ("tiered storage", write_tiered(records, forms / "tiered"), _TIERED),
+        ("tiered storage, with the store", write_tiered(records, forms / "tiered"), _TIERED),
+        ("tiered storage alone", forms / "tiered", _TIERED | {"table": "tiered_messages"}),
     ]
     print_scans(plain, len(records), scanned, arguments.repetitions)
     if arguments.few:

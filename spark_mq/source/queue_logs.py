@@ -218,6 +218,7 @@ class TieredMessagesReader(QueueLogsReader):
         queue, stored, buffer, frames = self._part.queue, self._part.stored, messages.buffer, messages.frames
         offsets = int64s_at(buffer, frames.position + QUEUE_OFFSET_AT)
         states = np.full(offsets.size, _COLD, np.int8)
-        states[(offsets >= stored.start) & (offsets < stored.stop)] = _HOT
+        if stored:
+            states[(offsets >= stored.start) & (offsets < stored.stop)] = _HOT
         states[~lead_to(queue.units(offsets), buffer, frames) | (offsets < queue.min_offset)] = _NO_UNIT
         return states

@@ -38,7 +38,7 @@ from spark_mq.format.array_types import (
 )
 from spark_mq.format.consume_queue import BATCH_UNIT_DTYPE, MAX_MESSAGE_COUNT, UNIT_DTYPE, UNIT_SIZE, BatchUnits, Units
 from spark_mq.format.dispatch import LIGHT_PREFIX, MAX_OFFSET_DIGITS
-from spark_mq.format.kernels.big_endian import byte_at, int64s_at, read_i64, write_i32, write_i64
+from spark_mq.format.kernels.big_endian import byte_at, int64s_at, read_i32, read_i64, write_i32, write_i64
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.java_string import hash_code
 from spark_mq.format.kernels.kernel import kernel
@@ -132,9 +132,17 @@ def _place_units(
 
 def lead_to(units: Units, buffer: Bytes, frames: Frames) -> Flags:
     """Which of the units, one for each record, lead to their record: they have its offset and its size."""
-    offsets = int64s_at(buffer, frames.position + record.COMMIT_LOG_OFFSET_AT)
-    found: Flags = (units["commit_log_offset"] == offsets) & (units["store_size"] == frames.store_size)
+    found = np.empty(frames.size, np.bool_)
+    _lead_to(units.view(np.uint8), buffer, frames, found)
     return found
+
+
+@kernel
+def _lead_to(units: Bytes, buffer: Bytes, frames: Frames, found: OutFlags) -> None:
+    for index in range(frames.size):
+        frame, unit = frames[index], index * UNIT_SIZE
+        offset = read_i64(buffer, frame.position + record.COMMIT_LOG_OFFSET_AT)
+        found[index] = read_i64(units, unit) == offset and read_i32(units, unit + 8) == frame.store_size
 
 
 def has_unit(frames: Frames) -> Flags:
