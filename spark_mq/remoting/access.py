@@ -50,6 +50,11 @@ class Credentials:
         return replace(command, ext_fields=fields)
 
 
+def _no_password() -> str:
+    """An error, where OpenSSL would ask on the terminal, once for each connection."""
+    raise OSError("the key has a password; `openssl pkey -in KEY -out NEW` writes it without one")
+
+
 @dataclass(frozen=True)
 class Tls:
     """How connections are encrypted.
@@ -79,7 +84,7 @@ class Tls:
             else:
                 context.load_verify_locations(self.ca_file)
             if self.certificate is not None:
-                context.load_cert_chain(self.certificate, self.key)
+                context.load_cert_chain(self.certificate, self.key, _no_password)
         except OSError as error:  # ssl.SSLError is one
             files = ", ".join(file for file in (self.ca_file, self.certificate, self.key) if file is not None)
             raise OptionError(f"TLS: {files}: {error}: give PEM files that can be read") from error

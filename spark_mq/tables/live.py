@@ -20,7 +20,7 @@ CLUSTER_OPTIONS = options("""
     tls  `true` encrypts connections, `false` by default
     tlsCa  the PEM file of the authorities whose certificates are trusted; those of the machine by default
     tlsCertificate  the PEM file of the client's certificate, for brokers that ask for one
-    tlsKey  the PEM file of the key of `tlsCertificate`
+    tlsKey  the PEM file of the key of `tlsCertificate`, without a password
     tlsVerify  `false` accepts any certificate, such as those that brokers make for tests; default `true`
 """)
 """The options of each read of a live cluster. Files have the same path on the driver and the workers."""

@@ -290,6 +290,9 @@ def encrypted(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         "tls.test.mode.enable": "false",
         "tls.server.certPath": str(certificate),
         "tls.server.keyPath": str(key),
+        "tls.server.need.client.auth": "optional",  # a client's certificate, if it has one, must be trusted
+        "tls.server.authClient": "true",
+        "tls.server.trustCertPath": str(certificate),
     }
     with harness.Broker(version, packed.unpack(folder), packed.broker_conf, properties=properties) as broker:
         yield broker, certificate
@@ -300,6 +303,14 @@ def test_a_read_over_tls(encrypted: tuple[harness.Broker, Path]) -> None:
     rows = rows_of(broker, {"tls": "true", "tlsCa": str(certificate)})
     assert len(rows) > 50
     assert rows == rows_of(broker, {"tls": "true", "tlsVerify": "false"})
+    key = certificate.with_name("key.pem")
+    with_own = {"tls": "true", "tlsCa": str(certificate), "tlsCertificate": str(certificate), "tlsKey": str(key)}
+    assert rows == rows_of(broker, with_own)
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=other"]
+    other, of_other = certificate.with_name("other.pem"), certificate.with_name("of_other.pem")
+    subprocess.run([*words, "-keyout", str(of_other), "-out", str(other)], check=True, capture_output=True)
+    with pytest.raises(RemotingError, match="certificate"):
+        rows_of(broker, {**with_own, "tlsCertificate": str(other), "tlsKey": str(of_other)})
 
 
 def test_a_certificate_that_is_not_trusted_and_a_plain_client(encrypted: tuple[harness.Broker, Path]) -> None:

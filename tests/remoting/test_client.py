@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import itertools
 import random
+import shutil
 import struct
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from spark_mq.errors import OptionError, ProtocolError, RefusedError, RemotingError
+from spark_mq.remoting.access import Tls
 from spark_mq.remoting.client import ClientSettings, RemotingClient, parse_name_servers
 from spark_mq.remoting.codes import RequestCode, ResponseCode
 from spark_mq.remoting.command import RemotingCommand, encode
@@ -304,3 +308,13 @@ def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
     with pytest.raises(OptionError, match="accessKey and secretKey") as error:
         parse_name_servers("rocketmq://user:se@cret@a:1,b")
     assert "cret@" not in str(error.value)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_a_key_with_a_password_is_an_error_and_nobody_is_asked(tmp_path: Path) -> None:
+    certificate, key = str(tmp_path / "certificate.pem"), str(tmp_path / "key.pem")
+    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-subj", "/CN=client"]
+    made = [*words, "-passout", "pass:secret", "-keyout", key, "-out", certificate]
+    subprocess.run(made, check=True, capture_output=True)
+    with pytest.raises(OptionError, match=r"key\.pem: the key has a password; .* writes it without one"):
+        Tls(certificate=certificate, key=key, verifies=False).context()

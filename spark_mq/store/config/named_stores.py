@@ -186,20 +186,23 @@ def normal_path(path: str) -> str:
 
 
 def check_stores(stores: Iterable[NamedStore]) -> list[NamedStore]:
-    """The stores themselves, if no two of them have the same path or the same names."""
-    paths: dict[str, NamedStore] = {}
+    """The stores themselves, if no two of them are the same folder, also by links, or have the same names."""
+    folders: dict[str, NamedStore] = {}
     names: dict[tuple[str, str, str], NamedStore] = {}
     for store in stores:
         path = normal_path(store.path)
-        if path in paths:
-            raise OptionError(f"store {shown(path)} is given twice: each of its messages would be there twice")
+        folder = os.path.realpath(path) if local_path(store.path) else path
+        if folder in folders:
+            first = shown(normal_path(folders[folder].path))
+            also = "" if first == shown(path) else f", also as {first}"
+            raise OptionError(f"store {shown(path)} is given twice{also}: each of its messages would be there twice")
         if store.names in names:
             raise OptionError(
                 f"stores {shown(normal_path(names[store.names].path))} and {shown(path)} both have the names {store}: "
                 "give them different names"
             )
-        paths[path] = names[store.names] = store
-    return list(paths.values())
+        folders[folder] = names[store.names] = store
+    return list(folders.values())
 
 
 def is_unreadable(error: Exception) -> bool:

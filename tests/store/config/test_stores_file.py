@@ -71,6 +71,14 @@ def test_a_wrong_file_is_refused(entries: object, message: str, tmp_path: Path) 
         load_stores(write(tmp_path, entries))
 
 
+def test_a_store_and_a_link_to_it_are_one_store(tmp_path: Path) -> None:
+    (tmp_path / "broker-a").mkdir()
+    (tmp_path / "broker-current").symlink_to("broker-a")
+    entries = [{"path": str(tmp_path / name), "name": name} for name in ("broker-a", "broker-current")]
+    with pytest.raises(OptionError, match=r"store .*/broker-current is given twice, also as .*/broker-a: each"):
+        load_stores(write(tmp_path, entries))
+
+
 def test_a_file_that_is_missing_or_no_json_is_named(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"file of stores .*/none.json cannot be read"):
         load_stores(str(tmp_path / "none.json"))
