@@ -15,7 +15,7 @@ Read in this order:
    keeps of a store);
 7. the next boot of a broker: `boot_conditions` (the last stop, version and settings on which it depends),
    `boot_obstacles` (why it does not start), `boot` (from a few facts, by version), `recovery` (record by record, with
-   `dispatch_requests`, `starting_queues`, `starting_database` for queues in RocksDB, and `dispatch_log`),
+   `dispatch_requests`, `starting_queues` and `dispatch_log`),
    `lacking_messages` and, with the whole log, `lacking_scan` (what it loses), `lacking_entries` (what its index
    lacks), `store_state` (all of that for an operator), and `verdict` (the answer in sentences, and what to do);
 8. what a broker deletes: `expiry` (which files are old), `retention` (what and who loses by it), `disk_use`.

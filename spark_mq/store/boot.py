@@ -38,7 +38,7 @@ After any other stop, all dispatch the log again from a segment that the checkpo
 by the offset up to which queues were flushed (`logicsPhysicalOffset`) since 5.5.0. Since 5.4.0, both are at most ten
 segments. Records of format V2 end the log for brokers before 5.1.0.
 
-Queues in RocksDB have other rules (`starting_database`): a message gets its unit at its queue offset, or none. After a
+Queues in RocksDB have other rules (`starting_queues`): a message gets its unit at its queue offset, or none. After a
 crash, too, the check begins with the last segment whose first record is in the dispatched part. 5.4.0 and later also
 ask the index and the transactions in RocksDB, if they are enabled (`CommitLogDispatchStore`@5.5.0).
 

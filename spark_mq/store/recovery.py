@@ -81,8 +81,7 @@ from spark_mq.store.queue.folders import (
 )
 from spark_mq.store.queue.queue_database import database_tree, makes_light_queues
 from spark_mq.store.queue.recovered_queue import NO_FILE, RecoveredQueue, recover_queue, truncate_queue
-from spark_mq.store.starting_database import StartingDatabase, StartingLightDatabase
-from spark_mq.store.starting_queues import StartingQueues
+from spark_mq.store.starting_queues import StartingDatabase, StartingLightDatabase, StartingQueues
 
 _CHECKED = "while the log is checked"
 

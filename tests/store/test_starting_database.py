@@ -21,7 +21,7 @@ from spark_mq.store.dispatch_requests import QueueNumbers
 from spark_mq.store.queue.folders import queue_folders
 from spark_mq.store.queue.queue_database import QueueDatabase, database_tree
 from spark_mq.store.recovery import next_recovery
-from spark_mq.store.starting_database import StartingDatabase
+from spark_mq.store.starting_queues import StartingDatabase
 from spark_mq.store.store_state import store_state
 from tests.support.boots import rows
 from tests.support.rebuilt import rebuild_here
