@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.arguments import OR_CLUSTER, cluster_options, refuse, refuse_client_conf
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
@@ -24,40 +25,13 @@ from spark_mq.store.config.store_kind import has_delta_log
 from spark_mq.tables.table import is_cluster
 
 if TYPE_CHECKING:
+    from spark_mq.archive.archived_messages import ArchivedMessages
     from spark_mq.filters.expression import Expression
-    from spark_mq.lifecycle.life.situation import Situations
+    from spark_mq.live.cluster_messages import ClusterMessages
     from spark_mq.store.message_store import MessageStore
 
-    class Messages(Protocol):
-        """The look-ups of `StoredMessages`, `ArchivedMessages` and `ClusterMessages`."""
-
-        def with_key(
-            self,
-            key: str,
-            topic: str | None = ...,
-            is_unique: bool = ...,
-            begin: int | None = ...,
-            end: int | None = ...,
-        ) -> Iterator[NamedRecord]:
-            """The messages that have a key, newest first."""
-
-        def with_id(self, offset_message_id: str, any_host: bool = ...) -> Iterator[NamedRecord]:
-            """The messages that have an offset message id."""
-
-        def of_topic(
-            self,
-            topic: str,
-            queue_id: int | None = ...,
-            queue_offset: int | None = ...,
-            begin: int | None = ...,
-            end: int | None = ...,
-            newest_first: bool = ...,
-        ) -> Iterator[NamedRecord]:
-            """The messages of a topic."""
-
-        def situations(self, names: tuple[str, str, str]) -> Situations:
-            """What records of the store with these names mean."""
-
+    Messages = StoredMessages | ArchivedMessages | ClusterMessages
+    """The messages of what a command asks: all three have the same look-ups."""
     Found = Iterator[NamedRecord | str | None]
     """What is found: messages; a text is a line that says what is not there; None if more can only come later."""
 
@@ -149,7 +123,7 @@ def print_found(
                 rows = rows_of([one.record for one in part], messages.situations(names))
                 named = dict(zip(STORE_COLUMNS, names, strict=True)) if is_named else {}
                 printer.print([{**named, **row} for row in rows])
-            printer.flush()
+            sys.stdout.flush()
             waiting.clear()
             _say_damage(damage)
 

@@ -219,10 +219,6 @@ class MessagePrinter:
                 self._print_fields(row)
             self._count += 1
 
-    def flush(self) -> None:
-        """Let a reader of stdout see all rows that were printed."""
-        sys.stdout.flush()
-
     def finish(self) -> None:
         """Print on stderr what a person should know about the rows."""
         sys.stdout.flush()
