@@ -23,7 +23,7 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.properties import UNIQUE_KEY, parse_properties
 from spark_mq.live.cluster import LiveBroker, live_brokers
 from spark_mq.live.look_ups import address_in_id, at_commit_log_offset
-from spark_mq.live.offset_reset import FIRST, LAST, OffsetReset, apply_resets, check_no_consumers, planned_resets
+from spark_mq.live.offset_reset import FIRST, LAST, apply_resets, check_no_consumers, planned_resets
 from spark_mq.remoting.client import RemotingClient, shown
 from spark_mq.remoting.requests import Consumer, ConsumerConnections, consumer_connections
 from spark_mq.remoting.writes import consume_message_directly
@@ -168,15 +168,11 @@ def reset_offset(arguments: argparse.Namespace) -> int:
     if not resets:
         say(f"no broker of {arguments.cluster} has a queue of topic {arguments.topic} that consumers can read")
         return NOT_FOUND
-    _print_resets(arguments, resets)
-    what = "changed" if arguments.apply else "would change; --apply sets them"
-    say(f"{changed} of {len(resets)} offsets {what}")
-    return FOUND
-
-
-def _print_resets(arguments: argparse.Namespace, resets: list[OffsetReset]) -> None:
     rows = [asdict(one) | {"skipped": one.skipped} for one in resets]
     if arguments.json:
         print_json([{"consumer_group": arguments.group, "applied": arguments.apply, "queues": rows}])
     else:
         print_lines([list(row.values()) for row in rows], list(rows[0]))
+    what = "changed" if arguments.apply else "would change; --apply sets them"
+    say(f"{changed} of {len(resets)} offsets {what}")
+    return FOUND

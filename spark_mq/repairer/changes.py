@@ -142,8 +142,8 @@ class Backup:
         """The changes, what identifies the new file of each, and the folders that were made for it."""
         stated = json.loads((self.folder / CHANGES).read_bytes())
         return [
-            (Change(**{**change, "kind": ChangeKind(change["kind"])}), tuple(identity), folders[0] if folders else [])
-            for change, identity, *folders in stated  # without folders before release 0.9
+            (Change(**{**change, "kind": ChangeKind(change["kind"])}), tuple(identity), folders)
+            for change, identity, folders in stated
         ]
 
     def _is_made(self, change: Change, new: Identity) -> bool:

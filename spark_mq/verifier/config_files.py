@@ -131,10 +131,8 @@ class ConfigFiles:
             if queue not in bounds and not (is_known(offset.topic) and is_configured(offset.topic, self.topics)):
                 continue
             offsets = bounds.get(queue, range(0))
-            file, found = (
-                f"{CONFIG}/{self.consumer_offset_file}",
-                f"offset {offset.offset} of group {offset.consumer_group}",
-            )
+            file = f"{CONFIG}/{self.consumer_offset_file}"
+            found = f"offset {offset.offset} of group {offset.consumer_group}"
             if offset.offset > offsets.stop:
                 yield findings("OFFSET_PAST_END", file, f"an offset up to {offsets.stop}", found, queue=queue)
             elif offset.offset < offsets.start:
