@@ -90,7 +90,6 @@ class Rest:
     """The messages of a log that are not archived: those after offset `last`, or from the ends of `queues` on.
 
     Attributes:
-        identity: The values of the columns that name the store.
         conditions: The conditions on the names of the broker, if the log is one of a cluster.
     """
 

@@ -117,7 +117,6 @@ def _packages() -> Iterator[Check]:
 
 
 def _java() -> Check:
-    """The Java that Spark would start."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     remedy = f"only Spark needs it: install Java {_LEAST_JAVA} or later, such as openjdk-{_LEAST_JAVA}-jdk-headless"

@@ -279,7 +279,6 @@ class _Parser:
         return self._next
 
     def _take(self) -> Token:
-        """The next token."""
         token, self._next = self._peek(), None
         return token
 

@@ -146,8 +146,6 @@ class HdfsStorage(NetworkStorage):
 
 @dataclass(frozen=True)
 class _File:
-    """An open file."""
-
     stream: FileReader
 
     @property

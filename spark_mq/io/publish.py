@@ -149,8 +149,6 @@ class _Buffer:
 
 @dataclass(frozen=True)
 class _OpenFile:
-    """A local file."""
-
     descriptor: int
 
     def write(self, position: int, data: bytes | memoryview) -> None:

@@ -20,7 +20,6 @@ class OffsetReset:
 
     Attributes:
         consumer_offset: The queue offset that the group consumes next; None if it has none.
-        reset_offset: The one that it gets.
         skipped: Messages that the group will not consume, which it would have; negative: messages that it gets again.
     """
 

@@ -140,7 +140,6 @@ class LiveStreamOptions:
     """The options of a stream.
 
     Attributes:
-        read: The options of its batches.
         starting_offsets: EARLIEST, LATEST or COMMITTED.
         starting_timestamp: The store time of the first message, in milliseconds; None for `starting_offsets`.
         consumer_group: The group that COMMITTED means.

@@ -77,9 +77,7 @@ class Resend:
 
     Attributes:
         identity: What a journal calls it: copies of a dead letter have the same identity, other messages have not.
-        from_topic: The topic of the stored message.
         topic: The topic to which it is sent.
-        body: The body as it is stored.
         sys_flag: The bits of the body's compression.
         sharding_key: The text that chooses its queue; None if it can be any queue.
         unique_key: The unique key of the stored message; None if it has none.

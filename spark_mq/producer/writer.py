@@ -101,7 +101,6 @@ class Request:
     Attributes:
         properties: The properties of the one message; None for a batch.
         flag: The flag of the one message; 0 for a batch.
-        rows: How many messages it has.
     """
 
     body: bytes

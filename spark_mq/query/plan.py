@@ -72,8 +72,6 @@ class Reference:
     """One reference of a query to a store's table.
 
     Attributes:
-        name: The reference's name in the plan's template.
-        columns: The columns to read, in the order of the table; None for the default columns.
         comparisons: Comparisons that are all true for every row that can matter to the query's result.
         is_history: Whether the table has the rows of the only archive, too.
     """

@@ -83,9 +83,6 @@ class Pulled:
     Attributes:
         code: SUCCESS; PULL_RETRY_IMMEDIATELY, no message of the subscription up to `next_offset`; PULL_NOT_FOUND, the
             queue ends; PULL_OFFSET_MOVED, the queue does not have the offset.
-        records: The bytes of the records, one after the other.
-        next_offset: The queue offset of the next pull.
-        min_offset: The first queue offset of the queue.
         max_offset: The queue offset after its last message.
         address: The address that answered: that of the queue, or of its master.
     """

@@ -152,13 +152,11 @@ class Comparison(Report):
     """How two replicas of one log differ.
 
     Attributes:
-        segment_size: Bytes of a segment.
         compared_bytes: Bytes that both logs have, and that were compared.
         parts: The parts that differ, in order. After the last one, nothing was compared if the logs parted there.
         has_parted: Whether the logs parted at the first different part: from there on, each has other messages.
         consistent_offset: Where a slave would cut its log by the epochs of both stores; None if they have none in
             common.
-        seconds: The duration.
     """
 
     shown = ("verdict", "is_same")

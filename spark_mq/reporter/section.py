@@ -41,7 +41,6 @@ class Section:
     Attributes:
         say: What the numbers count.
         rows: The first rows of the table, of `total`.
-        query: The command that prints all rows.
         problem: Why the rows are not known; empty if they are.
         draws: Each draws a plot; the form of plots can be changed before that (`plot.narrow`).
     """

@@ -87,11 +87,7 @@ _NO_REQUESTS = DispatchRequests(*(np.empty(0, kind) for kind in "qqiiqq??i?i?"))
 
 
 class QueueNumbers:
-    """Numbers of queues: first those with folders, in their order, then others, in the order in which they are read.
-
-    Attributes:
-        names: Topic and queue id of each queue, by number.
-    """
+    """Numbers of queues: first those with folders, in their order, then others, in the order in which they are read."""
 
     def __init__(
         self,

@@ -210,7 +210,6 @@ class MessageColumns:
         )
 
     def _properties(self) -> pa.Array:
-        """The map of each message."""
         return self._maps[0] if self._maps else self._read_properties([])
 
     def _read_properties(self, wanted: Sequence[bytes]) -> pa.Array:
