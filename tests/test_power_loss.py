@@ -1,6 +1,7 @@
 """A power loss at each moment of a command that changes a store: after the next run the store is the old or new one.
 
-A usual run tries few of the states that a power loss can leave; a soak tries all of them, or 800 of a command.
+A usual run tries few of the states that a power loss can leave; a soak tries all of them, or 800 of a command, of
+which one or more are after each change.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ pytestmark = pytest.mark.timeout(3600 if SOAKS else 600)
 CRC, LAGGING = STORES["crc-533"], STORES["lagging-533"]
 BATCH = RealStore("fBatchcq533", OWN_STORES / "forms")
 MOST = 800 if SOAKS else 3
-"""States that are tried of a command on a filesystem."""
+"""States that are tried of a command on a filesystem, those after each change first."""
 
 file_systems = pytest.mark.parametrize("file_system", list(FileSystem))
 
@@ -54,9 +55,11 @@ def tried(recording: Recording, file_system: FileSystem) -> Iterator[DiskState]:
     store = recording.folder
     assert {path: file.data for path, file in recording.last().files.items()} == tree_of(store)
     states = list(recording.states(file_system))
+    random.Random(41).shuffle(states)
+    firsts = {state.change: state for state in reversed(states)}
     number = min(MOST, len(states))
-    print(f"{number} of {len(states)} states")
-    for state in random.Random(41).sample(states, number):
+    print(f"{number} of {len(states)} states, after {len(firsts)} changes")
+    for state in sorted(states, key=lambda state: state is not firsts[state.change])[:number]:
         state.write(store)
         yield state
 

@@ -100,11 +100,13 @@ class DiskState:
     """A state of a folder after a power loss.
 
     Attributes:
+        change: The number of the change after which the power failed, from 1; 0 without a power loss.
         about: When the power failed, and what was lost.
         files: The files, by their paths.
         folders: The paths of the folders.
     """
 
+    change: int
     about: str
     files: Mapping[str, FileContent]
     folders: frozenset[str]
@@ -138,7 +140,7 @@ class _Tree:
             else:
                 self.names[name] = number
 
-    def state(self, about: str) -> DiskState:
+    def state(self, change: int, about: str) -> DiskState:
         """The files that the root leads to."""
         files: dict[str, FileContent] = {}
         folders = {""}
@@ -155,7 +157,7 @@ class _Tree:
                 else:
                     folders.add(below)
                     rest.append((f"{below}/", number))
-        return DiskState(about, files, frozenset(folders))
+        return DiskState(change, about, files, frozenset(folders))
 
 
 @dataclass(frozen=True)
@@ -211,7 +213,7 @@ class Recording:
                     for one in kept:
                         left.rename(one.names)
                     about = f"after change {number} of {len(self._changes)}: of unsynced bytes {unsynced}, {said}"
-                    state = left.state(about)
+                    state = left.state(number, about)
                     identity = hash((frozenset(state.files.items()), state.folders))
                     if identity not in found:
                         found.add(identity)
@@ -223,7 +225,7 @@ class Recording:
         for change in self._changes:
             tree.files |= change.files
             tree.rename(change.names)
-        return tree.state("no power loss")
+        return tree.state(0, "no power loss")
 
     def call(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """What a function of `os` returns; what it changes, or what `fsync` confirms, is recorded."""
