@@ -6,12 +6,16 @@ of the JVM and of the driver is read from `/proc`: the rest of the cores' time i
 at the same time: the stage that ends last has the time after the end of the other.
 
     python -m benchmarks.rebuild --size 1GiB --folder /tmp/spark-mq-bench
+
+With `--second-core`, rebuilds without Spark take turns: on one core, on two, and two at once in processes that share
+nothing, each on a core of its own. The last says what the machine's second core is worth.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import shutil
 import statistics
@@ -21,6 +25,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +126,45 @@ def measure(store: Path, folder: Path, cores: int, repetitions: int, with_java: 
     return {"seconds": seconds, "java": java, "plain": plain, "stages": stages}
 
 
+def rebuild_when_told(store: Path, output: Path, orders: Connection) -> None:
+    """In a process of its own: rebuild on the cores that come, and say when it is done; no core ends it."""
+    from spark_mq.indexer.rebuild import rebuild_with
+    from spark_mq.indexer.rebuild_request import RebuildRequest
+
+    while chosen := orders.recv():
+        os.sched_setaffinity(0, chosen)
+        shutil.rmtree(output, ignore_errors=True)
+        rebuild_with(LocalTasks(len(chosen)), RebuildRequest.of(str(store), str(output), assume_defaults=True))
+        orders.send(None)
+
+
+def print_second_core(store: Path, folder: Path, repetitions: int) -> None:
+    """Print how much faster two cores are than one, and two processes at once than one after the other."""
+    first, second = sorted(os.sched_getaffinity(0))[:2]
+    ends = []
+    for number in range(2):
+        here, there = multiprocessing.Pipe()
+        arguments = (store, folder / f"rebuilt-{number}", there)
+        multiprocessing.Process(target=rebuild_when_told, args=arguments, daemon=True).start()
+        ends.append(here)
+
+    def seconds(*orders: list[int]) -> float:
+        started = time.perf_counter()
+        for end, order in zip(ends, orders, strict=False):
+            end.send(order)
+        for end, _ in zip(ends, orders, strict=False):
+            end.recv()
+        return time.perf_counter() - started
+
+    turns = [(seconds([first]), seconds([first, second]), seconds([first], [second])) for _ in range(repetitions + 1)]
+    one, two, at_once = (statistics.median(part) for part in zip(*turns[1:], strict=True))
+    ratio = statistics.median(alone / both for alone, both, _ in turns[1:])
+    limit = statistics.median(2 * alone / pair for alone, _, pair in turns[1:])
+    print(f"one core {one:.2f} s, two {two:.2f} s: {ratio:.2f} times; two processes {at_once:.2f} s: {limit:.2f} times")
+    for number in range(2):
+        shutil.rmtree(folder / f"rebuilt-{number}")
+
+
 def print_result(cores: int, result: dict[str, Any]) -> None:
     """Print the figures of one process."""
     seconds, java, plain, stages = (result[name] for name in ("seconds", "java", "plain", "stages"))
@@ -147,6 +191,7 @@ def main() -> int:
     parser.add_argument("--cores", type=int, nargs="*", default=[2, 1])
     parser.add_argument("--engine", choices=ENGINES, default="spark", help="where the tasks run (spark)")
     parser.add_argument("--skip-java", action="store_true", help="leave out the Java store's own rebuild")
+    parser.add_argument("--second-core", action="store_true", help="what a second core is worth, without Spark")
     parser.add_argument("--one-process", action="store_true", help="measure in this process, and print JSON")
     arguments = parser.parse_args()
     size = parse_size("--size", arguments.size)
@@ -155,6 +200,9 @@ def main() -> int:
         shutil.rmtree(store, ignore_errors=True)
         generate_store(store, log_size=size)
         (store / "made").touch()
+    if arguments.second_core:
+        print_second_core(store, arguments.folder, arguments.repetitions)
+        return 0
     if arguments.one_process:
         with_java = not arguments.skip_java
         cores = arguments.cores[0]
