@@ -56,7 +56,10 @@ class RocksDatabase:
     """The database in a folder; `copied_at` is when its files were copied (nanoseconds since the epoch)."""
 
     def __init__(self, folder: Location) -> None:
-        """Open the database: a `StorageError` if it is not whole, `MissingPackageError` if there is no `rocksdict`."""
+        """Open the database: a `StorageError` if it is not whole, `MissingPackageError` if there is no `rocksdict`.
+
+        An `OSError` means that the temporary folder has no room.
+        """
         self.folder = folder
         self._copy = tempfile.mkdtemp(prefix="spark-mq-rocksdb-")
         self._remove = weakref.finalize(self, shutil.rmtree, self._copy, ignore_errors=True)
@@ -167,6 +170,7 @@ class RocksDatabase:
                 families = {name: Options(raw_mode=True) for name in self._names}
                 return Rdict(self._copy, options, families, AccessType.read_only())
             except Exception as error:  # rocksdict raises `Exception`
+                _raise_if_full(error, self._copy)  # which says nothing about the database
                 if not tries_left:
                     raise StorageError(
                         f"{self.folder}: RocksDB does not open this database: {self._reason(error)}"
@@ -233,9 +237,14 @@ def _errors(path: str) -> Iterator[None]:
     except Exception as error:  # rocksdict raises `Exception`
         if type(error) is not Exception:
             raise
-        if os.strerror(errno.ENOSPC) in str(error):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path) from error
+        _raise_if_full(error, path)
         raise StorageError(f"{path}: RocksDB does not write it: {error}") from error
+
+
+def _raise_if_full(error: Exception, path: str) -> None:
+    for code in (errno.ENOSPC, errno.EDQUOT):
+        if os.strerror(code) in str(error):
+            raise OSError(code, os.strerror(code), path) from error
 
 
 def _made_options() -> Options:

@@ -120,10 +120,10 @@ def output_lock(output: Location) -> Iterator[None]:
 def _lock_error(output: Location, step: str, error: OSError) -> OutputInUseError | StorageError:
     if isinstance(error, BlockingIOError):
         return OutputInUseError(
-            f"--output {output}: another job writes into this folder: wait until it has ended, or give another --output"
+            f"{output}: another job writes into this folder: wait until it has ended, or give another folder"
         )
     remedy = "" if step == "locked" else "; give a folder that can be written"
-    return StorageError(f"--output {output}: the folder cannot be {step}: {reason_of(error)}{remedy}")
+    return StorageError(f"{output}: the folder cannot be {step}: {reason_of(error)}{remedy}")
 
 
 @dataclass(frozen=True)

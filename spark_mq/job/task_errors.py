@@ -80,12 +80,14 @@ def storage_problem(error: BaseException) -> str | None:
 
 
 def with_remedy(problem: str) -> str:
-    """A message of the operating system, with what to do about a full disk or about a file of another user."""
+    """A message of the operating system, with what to do about a full disk or about a file of another user, once."""
     if any(sign in problem for sign in _FULL):
-        return f"{problem}: a disk is full: make room for the output, and for temporary files (--scratch, else TMPDIR)"
-    if _DENIED in problem:
-        return f"{problem}: run this as the broker's user, or let this user read the store and write the output"
-    return problem
+        remedy = "a disk is full: make room for the output, and for temporary files (--scratch, else TMPDIR)"
+    elif _DENIED in problem:
+        remedy = "run this as the broker's user, or let this user read the store and write the output"
+    else:
+        return problem
+    return problem if remedy in problem else f"{problem}: {remedy}"
 
 
 def parse_task_error(text: str) -> SparkMqError | None:

@@ -277,7 +277,7 @@ def test_the_second_job_on_an_output_is_refused(command: Run, store: Path, tmp_p
         said = command(store, "--output", output, "--quiet", *AS_FINISHED, status=FAILED)
         assert list(output.iterdir()) == []
     (line,) = said.err.splitlines()
-    assert line.startswith(f"spark-mq: --output {output}: another job writes into this folder")
+    assert line.startswith(f"spark-mq: {output}: another job writes into this folder")
 
 
 def test_a_full_or_read_only_disk_leaves_the_files_that_would_be_replaced(

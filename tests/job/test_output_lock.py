@@ -34,7 +34,7 @@ def test_the_second_job_is_refused_until_the_first_one_is_gone(tmp_path: Path) -
     assert job.stdout is not None
     assert job.stdin is not None
     assert job.stdout.readline() == b"held\n"
-    refused = pytest.raises(OutputInUseError, match=f"--output {output}: another job writes into this folder")
+    refused = pytest.raises(OutputInUseError, match=f"^{output}: another job writes into this folder")
     with refused, output_lock(location(output)):
         pytest.fail("two jobs have the lock")
     job.kill()

@@ -146,3 +146,4 @@ def test_an_error_of_the_disk_says_what_to_do(error: OSError, said: str) -> None
     problem = storage_problem(error) or ""
     assert problem.startswith(str(error))
     assert said in problem
+    assert storage_problem(OSError(problem)) == problem, "an error that has passed here is passed on"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pickle
 import random
 import shutil
@@ -247,3 +249,15 @@ def test_settings_say_where_light_queues_are(enabled: str, in_files: bool, in_da
     assert has_light_queues(store, conf) == in_files
     assert has_light_database(store, conf) == in_database
     assert makes_light_queues(store, conf) == (in_files or in_database)
+
+
+def test_a_temporary_folder_without_room_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = write(tmp_path, {("a", 0): [0]})
+
+    def no_room(_: RocksDatabase) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(RocksDatabase, "_copy_files", no_room)
+    with pytest.raises(OSError, match=r"No space left on device: '.*spark-mq-rocksdb-") as full:
+        RocksDatabase(store / "consumequeue")
+    assert not isinstance(full.value, StorageError)
