@@ -41,8 +41,17 @@ from spark_mq.io.location import Location
 from spark_mq.store.message_store import MessageStore
 
 _FIELDS = (
-    *("commit_log_offset", "store_size", "topic", "queue_id", "queue_offset", "flag", "sys_flag"),
-    *("born_host", "store_host", "prepared_transaction_offset", "body_crc"),
+    "commit_log_offset",
+    "store_size",
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "flag",
+    "sys_flag",
+    "born_host",
+    "store_host",
+    "prepared_transaction_offset",
+    "body_crc",
 )
 _TIMES = ("born_timestamp", "store_timestamp")
 RUNNING_BROKER = "running broker"

@@ -26,9 +26,22 @@ TIMESTAMP = MESSAGE_SCHEMA.field("store_timestamp").type
 ALL_MESSAGE_FIELDS = {field.name: field for field in (*MESSAGE_SCHEMA, *EXTRA_MESSAGE_SCHEMA)}
 
 RECORD_COLUMNS = (
-    *("commit_log_offset", "store_size", "topic", "queue_id", "queue_offset", "flag", "sys_flag"),
-    *("born_timestamp_millis", "born_host", "store_timestamp_millis", "store_host", "reconsume_times"),
-    *("prepared_transaction_offset", "body_crc", "stored_body", "properties_bytes"),
+    "commit_log_offset",
+    "store_size",
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "flag",
+    "sys_flag",
+    "born_timestamp_millis",
+    "born_host",
+    "store_timestamp_millis",
+    "store_host",
+    "reconsume_times",
+    "prepared_transaction_offset",
+    "body_crc",
+    "stored_body",
+    "properties_bytes",
 )
 """The columns of a store's messages from which the same bytes can be written."""
 

@@ -56,8 +56,18 @@ RETRY_PREFIX = "%RETRY%"
 
 _NAMES = frozenset(
     {
-        *(SCHEDULE_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC, TRACE_TOPIC, OP_TOPIC, ROCKSDB_OP_TOPIC, DISCARD_TOPIC),
-        *("TBW102", "BenchmarkTest", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT", "CHECKPOINT_TOPIC"),
+        "TBW102",
+        SCHEDULE_TOPIC,
+        "BenchmarkTest",
+        HALF_TOPIC,
+        ROCKSDB_HALF_TOPIC,
+        TRACE_TOPIC,
+        OP_TOPIC,
+        ROCKSDB_OP_TOPIC,
+        DISCARD_TOPIC,
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "CHECKPOINT_TOPIC",
     }
 )
 SYSTEM_TOPICS = rf"{SYSTEM_PREFIX}|({'|'.join(sorted(_NAMES))})$"

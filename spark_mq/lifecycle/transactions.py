@@ -100,8 +100,14 @@ RECORDS = Selection(
 OPS = Selection(
     TopicRule(names=frozenset({OP_TOPIC, ROCKSDB_OP_TOPIC})),
     (
-        *("commit_log_offset", "topic", "queue_id", "tags", "body", "store_timestamp_millis"),
-        *(CORRUPT_RECORD, *SOUND_COLUMNS),
+        "commit_log_offset",
+        "topic",
+        "queue_id",
+        "tags",
+        "body",
+        "store_timestamp_millis",
+        CORRUPT_RECORD,
+        *SOUND_COLUMNS,
     ),
     (TRANS_OFFSET,),
     check_crc=True,

@@ -38,8 +38,12 @@ RETRIES = (EventKind.RETRIED, EventKind.DEAD)
 _LATE = 1000
 """Milliseconds after which a message is called late."""
 _NO_DELIVERY = (
-    *(RecordKind.HALF, RecordKind.DISCARDED, RecordKind.DELAYED),
-    *(RecordKind.TIMER, RecordKind.TIMER_DELETE, RecordKind.DEAD_LETTER),
+    RecordKind.HALF,
+    RecordKind.DISCARDED,
+    RecordKind.DELAYED,
+    RecordKind.TIMER,
+    RecordKind.TIMER_DELETE,
+    RecordKind.DEAD_LETTER,
 )
 """The kinds of records that are never the delivery of a delayed message."""
 
