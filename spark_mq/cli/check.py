@@ -32,6 +32,7 @@ from spark_mq.store.verdict import (
     of_config,
     of_deleted_topics,
     of_replica,
+    of_settings,
     of_timers,
     unknown_lock,
     whole_without_abort,
@@ -110,7 +111,7 @@ def check_store(store: str, expect_version: str | None, conf: str | None) -> lis
 
 def answers_of(state: StoreState, report: VerifyReport, expect_version: str | None) -> list[Answer]:
     """The answers for a store, from its state with the whole log, and the report of a quick check."""
-    unknown = [Fact(NOT_KNOWN, text) for text in [unknown_lock(state)] if text]
+    unknown = [*(Fact(NOT_KNOWN, text) for text in [unknown_lock(state)] if text), *of_settings(state)]
     is_past = not report.counts.keys().isdisjoint(_PAST_ENDS)
     config = ConfigFiles.of(Location.resolve(state.store)) if is_past else None
     before, files = list(lost_before(state)), list(lost_files(state))
@@ -194,6 +195,8 @@ def _next(state: StoreState, boot: Boot, answer: str) -> str:
         return f"repair what is named; then `spark-mq check {store}`"
     if unknown_lock(state):
         return f"`spark-mq check {store}` as the broker's user"
+    if any(of_settings(state)):
+        return "start a broker on a copy of the store first"
     if answer == _YES:
         return "start the broker" + ("" if state.last_stop.is_clean else ", and keep the file abort")
     if state.gone.count or boot.cut_bytes or boot.damaged_bytes:

@@ -21,7 +21,7 @@ from spark_mq.store.boot import Boot, QueueOutcome
 from spark_mq.store.disk_use import DiskUse
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.store_state import StoreState, store_state
-from spark_mq.store.verdict import messages, remedies, setting_line, verdict
+from spark_mq.store.verdict import messages, of_settings, remedies, setting_line, verdict
 
 _SHOWN = 5
 """Queues and files that are named; the rest is a number."""
@@ -290,14 +290,15 @@ def state_fields(state: StoreState) -> dict[str, Any]:
         "config": [asdict(snapshot) for snapshot in state.config],
         "obstacles": list(state.obstacles),
         "settings": [asdict(setting) for setting in state.settings],
-        "boots": [_boot_fields(boot) for boot in state.boots],
-        "boots_with_abort": [_boot_fields(boot) for boot in state.forced_boots],
+        "boots": [_boot_fields(state, boot) for boot in state.boots],
+        "boots_with_abort": [_boot_fields(state, boot) for boot in state.forced_boots],
         "disk": [asdict(use) for use in state.disk],
     }
 
 
-def _boot_fields(boot: Boot) -> dict[str, Any]:
+def _boot_fields(state: StoreState, boot: Boot) -> dict[str, Any]:
     shown = asdict(replace(boot, rows=None, max_offsets={}))
     del shown["rows"], shown["max_offsets"]
     counts = {"completed": boot.completed, "shifted": boot.shifted, "lost": boot.lost}
-    return shown | {"rules": str(boot.rules)} | counts | {"loses_nothing": boot.loses_nothing}
+    loses_nothing = boot.loses_nothing and not any(of_settings(state))
+    return shown | {"rules": str(boot.rules)} | counts | {"loses_nothing": loses_nothing}

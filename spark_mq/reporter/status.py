@@ -10,7 +10,7 @@ from spark_mq.format.amounts import counted, size_text
 from spark_mq.format.timestamp import iso_text
 from spark_mq.reporter.figures import ArchiveFigures, Figures, StoreFigures
 from spark_mq.store.store_state import StoreState
-from spark_mq.store.verdict import NOTHING_TO_DO, losses, next_boots, remedies, verdict
+from spark_mq.store.verdict import NOTHING_TO_DO, losses, next_boots, of_settings, remedies, verdict
 from spark_mq.verifier.codes import Severity
 from spark_mq.verifier.result import VerifyReport
 
@@ -88,7 +88,7 @@ def state_word(state: StoreState, check: VerifyReport) -> tuple[str, str]:
         return "LOSES MESSAGES AT THE NEXT BOOT", "bad"
     if not check.is_sound or any(boot.is_full and not boot.loses_nothing for boot in state.boots):
         return "NOT SOUND", "warn"
-    if not all(boot.is_full or boot.deletes_queues for boot in state.boots):
+    if any(of_settings(state)) or not all(boot.is_full or boot.deletes_queues for boot in state.boots):
         return "SOUND, BUT THE NEXT BOOT IS NOT KNOWN", "warn"
     return ("SOUND, AND ITS BROKER RUNS" if state.last_stop.is_running else "SOUND"), "good"
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from spark_mq.format.amounts import counted, size_text
 from spark_mq.format.broker_version import MESSAGE_VERSION_2, BrokerVersions, versions_text
 from spark_mq.io.location import Location
+from spark_mq.store.config.broker_conf import NOT_CONSIDERED
 from spark_mq.store.config.config_file import WITHOUT_FILE, lost_config
 from spark_mq.store.config.store_paths import TIMER_LOG
 
@@ -48,8 +49,14 @@ def verdict(state: StoreState) -> list[str]:
     if state.obstacles:
         more = f" ({len(state.obstacles) - 1:,} more below)" if len(state.obstacles) > 1 else ""
         said.append(f"A broker may not start: {state.obstacles[0]}{more}.")
-    before = (*lost_before(state), *of_deleted_topics(state))
-    return [*said, *(fact.sentence for fact in (*before, *lost_files(state), *of_replica(state))), *next_boots(state)]
+    facts = (
+        *lost_before(state),
+        *of_deleted_topics(state),
+        *lost_files(state),
+        *of_replica(state),
+        *of_settings(state),
+    )
+    return [*said, *(fact.sentence for fact in facts), *next_boots(state)]
 
 
 def setting_line(setting: FileSetting, width: int = 15) -> str:
@@ -106,6 +113,17 @@ def of_replica(state: StoreState) -> Iterator[Fact]:
         text = "its broker is in controller mode: a boot is known only as that of a broker without its group; what it"
         compare = f"`spark-mq compare {shlex.quote(state.store)} MASTER`"
         yield Fact(NOT_KNOWN, f"{text} cuts off when it follows another master, {compare} says")
+
+
+def of_settings(state: StoreState) -> Iterator[Fact]:
+    """The settings with which a boot has other rules; of controller mode, `of_replica` says what is not known.
+
+    With `duplicationEnable`, a boot of 5.x cuts the log at the first message that it checks and that has no property
+    __DUP_INFO, as most have none (`CommitLog.checkMessageAndReturnSize`@5.3.3).
+    """
+    for one in state.settings:
+        if one.value == NOT_CONSIDERED and one.name != "enableControllerMode":
+            yield Fact(NOT_KNOWN, f"with {one.name}=true, which is not considered here, a boot can lose more")
 
 
 def of_timers(state: StoreState) -> Iterator[Fact]:
@@ -201,6 +219,8 @@ def _topics(counts: Iterable[tuple[str, int]]) -> str:
 
 
 def _no_loss(state: StoreState, boot: Boot) -> str:
+    if any(of_settings(state)):
+        return "what it loses is not known"
     if boot.is_full:
         if any(lost_files(state)):
             return "loses no more"
@@ -257,6 +277,7 @@ def remedies(state: StoreState) -> list[str]:
         said.append(f"For the timers: `spark-mq delayed {path}`, before a broker starts.")
     if any(of_config(state)):
         said.append(f"For config/: {COPY_CONFIG}, before a broker starts.")
+    said += [f"Start a broker on a copy of the store first: {one.text}." for one in of_settings(state)]
     said = said or [_nothing(state)]
     if len({(boot.cut_bytes, boot.lost, boot.shifted, boot.unindexed) for boot in state.boots}) > 1:
         said.append("The versions differ: --broker-version V prints only the one that starts next.")

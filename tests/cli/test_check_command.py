@@ -50,6 +50,19 @@ def test_losses_have_a_number_a_topic_an_end_and_a_remedy(
     assert out.startswith(f"May a broker of 5.2.0 to 5.3.1 start? YES, WITH LOSSES\n  {said}")
 
 
+def test_losses_are_not_known_with_a_setting_that_is_not_considered(unpacked: Unpack, tmp_path: Path, run: Run) -> None:
+    """With `duplicationEnable`, 5.x cuts off what it checks (`CommitLog.checkMessageAndReturnSize`@5.3.3)."""
+    store, conf = STORES["workload-533"], tmp_path / "broker.conf"
+    conf.write_text(f"{store.broker_conf.read_text()}\nduplicationEnable=true\n")
+    out = run("check", unpacked(store), "--broker-conf", conf, "--expect-version", "5.3.3", status=4).out
+    said = "with duplicationEnable=true, which is not considered here, a boot can lose more"
+    assert out.startswith(f"May a broker of 5.3.3 start? YES, LOSSES ARE NOT KNOWN\n  not known  {said}\n")
+    state = run("state", unpacked(store), "--broker-conf", conf, "--full").out
+    assert f"W{said[1:]}.\n" in state
+    assert "loses nothing" not in state
+    assert "Nothing. Start the broker." not in state
+
+
 def test_offsets_are_not_past_the_end_of_queues_that_the_boot_completes(
     unpacked: Unpack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

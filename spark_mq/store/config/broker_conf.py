@@ -24,6 +24,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 T = TypeVar("T")
 
 NOTHING_TELLS = "the default; nothing in the store tells"
+NOT_CONSIDERED = "true, which is not considered here"
 ROCKSDB_STORE = "defaultRocksDB"
 """The value of `storeType` with which a broker has its queues in RocksDB (`StoreType`@5.3.3)."""
 
@@ -236,7 +237,7 @@ class BrokerConf:
         for name, default in defaults.items():
             yield FileSetting(name, str(self.is_enabled(name, default)).lower(), self.source_of(name))
         for name in filter(self.is_enabled, not_considered):
-            yield FileSetting(name, "true, which is not considered here", self.source)
+            yield FileSetting(name, NOT_CONSIDERED, self.source)
 
     def _positive_integer(self, name: str) -> int | None:
         text = self.settings.get(name)
