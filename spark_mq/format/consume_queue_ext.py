@@ -131,11 +131,6 @@ def is_address(tags_code: int) -> bool:
     return tags_code <= MAX_ADDRESS
 
 
-def address_of(offset: int) -> int:
-    """The address of the unit at an offset in the extension's files (`ConsumeQueueExt.decorate`@5.3.3)."""
-    return offset + _BASE
-
-
 def offset_of(address: int) -> int:
     """The offset in the extension's files to which an address leads (`ConsumeQueueExt.unDecorate`@5.3.3)."""
     return address - _BASE

@@ -240,7 +240,7 @@ def load_config(
         if not data.strip():
             continue
         try:
-            return decode(_json_object(data))
+            return decode(json_object(data))
         except _UNREADABLE as error:
             problems.append(f"{file}: {error}")
     if problems:
@@ -277,7 +277,8 @@ def files_of_databases(store: Location) -> tuple[dict[str, bytes], set[str]]:
     return files, folders
 
 
-def _json_object(data: bytes) -> dict[str, Any]:
+def json_object(data: bytes) -> dict[str, Any]:
+    """The JSON object that a file contains. Raises `ValueError` for other content."""
     content = parse_fastjson(data.decode("utf-8"))
     if not isinstance(content, dict):
         raise ValueError("it does not contain a JSON object")
@@ -297,7 +298,7 @@ def _is_object(file: Location) -> bool:
 def json_problem(data: bytes) -> str | None:
     """Why the content of a file is not a JSON object; None if it is one."""
     try:
-        _json_object(data)
+        json_object(data)
     except (ValueError, RecursionError) as error:
         return str(error)
     return None

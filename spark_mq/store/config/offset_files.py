@@ -17,7 +17,7 @@ from typing import Any
 
 from spark_mq.errors import ConfigError
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
-from spark_mq.store.config.config_file import as_integer, parse_fastjson
+from spark_mq.store.config.config_file import as_integer, json_object, parse_fastjson
 
 _ESCAPED = re.compile('[\\x00-\\x1f"\\\\\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff]')
 _SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
@@ -36,12 +36,9 @@ def object_of(data: bytes | None, path: str) -> dict[str, Any]:
     if data is None:
         return {}
     try:
-        content = parse_fastjson(data.decode("utf-8"))
+        return json_object(data)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: it cannot be read: {error}. Put a readable copy in its place") from error
-    if not isinstance(content, dict):
-        raise ConfigError(f"{path}: it does not contain a JSON object. Put a readable copy in its place")
-    return content
 
 
 def object_in(content: Mapping[str, Any], name: str, path: str) -> dict[str, Any]:

@@ -149,10 +149,7 @@ class BatchConsumeQueue(ConsumeQueue):
 
     def units_from(self, queue_offset: int) -> Iterator[BatchUnit]:
         """The live units from the one on that has the message at the queue offset (`getBatchMsgIndexBuffer`)."""
-        first = (
-            bisect_right(range(self.count), queue_offset, key=lambda number: self.record_unit(number).queue_offset) - 1
-        )
-        return map(self.record_unit, range(max(first, 0), self.count))
+        return map(self.record_unit, range(max(self._number_at(queue_offset), 0), self.count))
 
     def offset_by_time(self, timestamp: int, boundary_type: BoundaryType) -> int:
         """The queue offset of a time, that of the first message of a unit (`getOffsetInQueueByTime`).
