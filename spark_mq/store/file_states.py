@@ -104,20 +104,23 @@ def index_state(store: MessageStore, flushed_timestamp: int | None = None) -> In
     covering = [part for part in store.index.parts if isinstance(part, IndexedRange)]
     end = store.get_max_phy_offset()
     covered_to = max((part.stop for part in covering), default=max(store.get_min_phy_offset(), 0))
-    start, flushed = covered_to, []
+    start, flushed, counts = covered_to, [], None
     if flushed_timestamp is not None and _unknown_layout(store) is None:
-        from spark_mq.store.lacking_entries import find_lacking_entries  # the kernels take half a second
+        # The kernels take half a second.
+        from spark_mq.store.lacking_entries import count_entries, find_lacking_entries
 
         names = {file.name for file in index_files(store.location)}
         found = find_lacking_entries(store, names, end, flushed_timestamp)
         covered_to, start = (max(covered_to, end),) * 2 if found is None else (found.start, found.stop)
         flushed = [part for part in covering if part.header.end_timestamp <= flushed_timestamp]
+        counts = None if found is None else count_entries(store, LogRange(start, min(end, start + TAIL_SIZE)))
     checked = LogRange(start, max(start, min(end, start + TAIL_SIZE)))
     lacking, reached = [], checked.start
     try:
         for record in store.records.iterate(checked):
             reached = record.commit_log_offset
-            if record_keys(record) and not any(part.start <= reached < part.stop for part in flushed):
+            there = 0 if counts is None else counts[reached]
+            if there < len(record_keys(record)) and not any(part.start <= reached < part.stop for part in flushed):
                 lacking.append(reached)
     except CorruptLogError:
         checked = LogRange(checked.start, reached)  # table `segments` reports damage of the log

@@ -8,6 +8,7 @@ log, the entries of each message are counted: those of a damaged one have the ke
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Set
 
 import numpy as np
@@ -67,6 +68,20 @@ def find_lacking_entries(store: MessageStore, kept: Set[str], stop: int, flushed
         if found is not None:
             return found
     return None
+
+
+def count_entries(store: MessageStore, part: LogRange) -> Counter[int]:
+    """How many entries a query can find of each message of a part of the log, by commit log offset."""
+    layout = index_layout(store.location, store.broker_conf)
+    spans = [one for one in store.index.parts if isinstance(one, IndexedRange)]
+    elsewhere = {one.info.name for one in spans if one.stop <= part.start or one.start >= part.stop}
+    counts: Counter[int] = Counter()
+    for file in index_files(store.location):
+        if file.name not in elsewhere:
+            entries = found_entries(file, layout)
+            offsets = entries["commit_log_offset"][entries["key_hash"] != 0].astype(np.int64)  # lost ones are zeros
+            counts.update(offsets[(offsets >= part.start) & (offsets < part.stop)].tolist())
+    return counts
 
 
 def _are_live(store: MessageStore, file: IndexedRange, layout: IndexLayout) -> bool:

@@ -271,6 +271,9 @@ With enableCompaction, a broker answers pulls of a topic with cleanup.policy=COM
 (`compaction/`). The columns are those of messages; commit_log_offset is the offset in the copy, and offset_message_id
 has this offset, as a client shows it. The log is not read. `compaction_states` says which of these messages the next
 compaction removes, and which have damage, such as a missing unit, because of which consumers do not get them.
+
+A condition on topic or queue_id selects the folders of copies. So it does not find a damaged record that names another
+queue than its folder, which a read without the condition has; `compaction_states` has a problem for it.
 """,
     columns=MESSAGES.columns,
     options=OF_QUEUE_LOGS,

@@ -15,7 +15,8 @@ storage, and offset_message_id has this offset, as a client shows it. state: COL
 and the broker answers with this one; HOT, the store has it, too, and the broker answers with the store's (with
 tieredStorageLevel NOT_IN_DISK, which is the default); NO_UNIT, consumers do not get the record: it is before the first
 message that the broker offers, or no unit leads to it. A broker that was killed uploads messages again, and then their
-first records are such.
+first records are such. A condition on topic or queue_id selects folders: it does not find a damaged record that names
+another queue than its folder (`verify --tiered-storage`: TIERED_RECORD).
 
 Read `messages` with option `tieredStorage` for the messages of store and tiered storage, each once.
 """,

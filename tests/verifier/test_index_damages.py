@@ -227,19 +227,24 @@ def test_a_larger_max_index_num_loses_no_entry(is_mapped: bool, bench: Bench, tm
 def test_a_smaller_max_index_num_hides_entries(bench: Bench, tmp_path: Path) -> None:
     """A query of the broker ends at the first entry that it does not map (`IndexFile.selectPhyOffset`@5.3.3)."""
     slots, entries = bench.setting("maxHashSlotNum"), 300
-    conf, first = with_max_index_num(bench, entries, tmp_path), bench.path / bench.index_file(0)
-    data, info = first.read_bytes(), index_files(Location.resolve(str(bench.path)))[0]
-    reached = set()
-    for slot in range(slots):
-        (number,) = struct.unpack_from(">i", data, 40 + 4 * slot)
-        while 0 < number < entries:
-            reached.add(number)
-            (number,) = struct.unpack_from(">i", data, bench.entry(number) + 16)
-    found = found_entries(info, IndexLayout(slots, entries))
-    assert [entry.tobytes() for entry in found] == [data[bench.entry(n) :][:20] for n in sorted(reached)]
-    assert 0 < len(reached) < entries - 1
+    conf, hidden = with_max_index_num(bench, entries, tmp_path), set()
+    for info in index_files(Location.resolve(str(bench.path))):
+        data, reached = (bench.path / "index" / info.name).read_bytes(), set()
+        for slot in range(slots):
+            (number,) = struct.unpack_from(">i", data, 40 + 4 * slot)
+            while 0 < number < entries:
+                reached.add(number)
+                (number,) = struct.unpack_from(">i", data, bench.entry(number) + 16)
+        found = found_entries(info, IndexLayout(slots, entries))
+        assert [entry.tobytes() for entry in found] == [data[bench.entry(n) :][:20] for n in sorted(reached)]
+        assert 0 < len(reached) < entries
+        others = (one for number, one in enumerate(bench.entries(f"index/{info.name}"), 1) if number not in reached)
+        hidden |= {offset for _, offset, *_ in others}
     assert "INDEX_FILE_SIZE" in index_codes(bench, conf)
     lacking = min(fact["offset"] for fact in bench.messages if fact["keys"] or fact["uniqKey"])
-    for boot in store_state(str(bench.path), broker_conf=str(conf), full=True).boots:
+    state = store_state(str(bench.path), broker_conf=str(conf), full=True)
+    for boot in state.boots:
         assert boot.unindexed is not None
         assert boot.unindexed.start <= lacking
+    assert state.index is not None
+    assert state.index.lacking == tuple(sorted(offset for offset in hidden if offset in state.index.checked))
