@@ -25,6 +25,7 @@ from spark_mq.store.verdict import (
     COPY_CONFIG,
     NOT_KNOWN,
     Fact,
+    clean_stop,
     losses,
     lost_before,
     lost_files,
@@ -179,7 +180,7 @@ def _downgrade(store: str, version: str) -> Iterator[Fact]:
 
 
 def _come_back(state: StoreState, boot: Boot) -> Iterator[Fact]:
-    stop = "stopped cleanly" if state.last_stop.is_clean else "not stopped cleanly: the file abort is there"
+    stop = clean_stop(state) if state.last_stop.is_clean else "not stopped cleanly: the file abort is there"
     yield Fact(CERTAIN, stop)
     if boot.recovers_from is not None:
         size = size_text(max(state.log.end - boot.recovers_from, 0))

@@ -18,7 +18,6 @@ from spark_mq.store.config.store_paths import TIMER_LOG
 
 if TYPE_CHECKING:
     from spark_mq.store.boot import Boot
-    from spark_mq.store.boot_conditions import LastStop
     from spark_mq.store.config.broker_conf import FileSetting
     from spark_mq.store.store_state import StoreState
 
@@ -45,7 +44,7 @@ class Fact:
 
 def verdict(state: StoreState) -> list[str]:
     """The answer, a sentence each: how the broker stopped, whether it starts, what is lost, and what a boot loses."""
-    said = [_stop(state.last_stop)]
+    said = [_stop(state)]
     if state.obstacles:
         more = f" ({len(state.obstacles) - 1:,} more below)" if len(state.obstacles) > 1 else ""
         said.append(f"A broker may not start: {state.obstacles[0]}{more}.")
@@ -66,11 +65,22 @@ def setting_line(setting: FileSetting, width: int = 15) -> str:
     return f"  {setting.name}={setting.value} ({setting.source})"
 
 
-def _stop(stop: LastStop) -> str:
+def clean_stop(state: StoreState) -> str:
+    """What is said if there is no file `abort`. A copy of a running broker's store can lack it, too.
+
+    Each clean stop writes the checkpoint (`DefaultMessageStore.shutdown`@5.3.3).
+    """
+    if state.checkpoint_problem is None:
+        return "stopped cleanly"
+    return f"without a file abort, a boot takes it for stopped cleanly, but {state.checkpoint_problem}"
+
+
+def _stop(state: StoreState) -> str:
+    stop = state.last_stop
     if stop.is_running:
         return "A broker runs on this store, or a job writes into it: the lock is taken, and the figures change."
     if stop.is_clean:
-        return "Stopped cleanly."
+        return Fact(CERTAIN, clean_stop(state)).sentence
     locked = "whether a broker runs on the store is not known" if stop.is_running is None else "no broker runs on it"
     return f"Not stopped cleanly: the file abort is there, and {locked}."
 

@@ -63,6 +63,19 @@ def test_losses_are_not_known_with_a_setting_that_is_not_considered(unpacked: Un
     assert "Nothing. Start the broker." not in state
 
 
+def test_a_copy_without_abort_and_checkpoint_is_not_called_stopped_cleanly(
+    unpacked: Unpack, tmp_path: Path, run: Run
+) -> None:
+    """As of a broker that runs, or was killed: a clean stop writes the checkpoint."""
+    folder = Path(shutil.copytree(unpacked(STORES["killed-533"]), tmp_path / "copy"))
+    for name in ("abort", "checkpoint"):
+        (folder / name).unlink()
+    said = "ithout a file abort, a boot takes it for stopped cleanly, but there is no file checkpoint"
+    words = str(folder), "--broker-conf", STORES["killed-533"].broker_conf
+    assert f"  certain    w{said}" in run("check", *words, "--expect-version", "5.3.3", status=4).out
+    assert run("state", *words).out.startswith(f"W{said}")
+
+
 def test_offsets_are_not_past_the_end_of_queues_that_the_boot_completes(
     unpacked: Unpack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
