@@ -46,7 +46,7 @@ def parse_moment(name: str, text: str, now: datetime) -> int:
     """Milliseconds since the epoch of a time as a person types it; errors name what it is given for.
 
     `-90s`, `-15m`, `-1h`, `-2d` or `-1w`: so long before now; `now`; `today` or `yesterday`: the beginning of the day,
-    in the time zone of `now`; or what `parse_time` accepts.
+    in this machine's time zone, as `now` is; or what `parse_time` accepts.
     """
     from spark_mq.format.timestamp import epoch_millis, parse_time
 
@@ -61,7 +61,8 @@ def parse_moment(name: str, text: str, now: datetime) -> int:
         return epoch_millis(now)
     if word in _DAYS_AGO:
         day = (now - timedelta(days=_DAYS_AGO[word])).date()
-        return epoch_millis(datetime(day.year, day.month, day.day, tzinfo=now.tzinfo))
+        # With the offset of that moment, which is another one than now after a change to or from summer time.
+        return epoch_millis(datetime(day.year, day.month, day.day).astimezone())
     try:
         return parse_time(name, text)
     except OptionError as error:

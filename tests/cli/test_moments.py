@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -9,7 +11,39 @@ import pytest
 from spark_mq.cli.arguments import join_relative_times, parse_moment
 from spark_mq.errors import OptionError
 
+SetZone = Callable[[str], None]
 NOW = datetime(2026, 11, 20, 1, 30, tzinfo=timezone(timedelta(hours=8)))  # the 19th in UTC
+
+
+@pytest.fixture(autouse=True)
+def set_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[SetZone]:
+    """Gives the machine the time zone of `NOW`, or another one."""
+
+    def set_to(name: str) -> None:
+        monkeypatch.setenv("TZ", name)
+        time.tzset()
+
+    set_to("CST-8")
+    yield set_to
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("now", "text", "midnight"),
+    [
+        ("2026-11-01T10:00-05:00", "today", "2026-11-01T00:00-04:00"),
+        ("2026-11-02T10:00-05:00", "yesterday", "2026-11-01T00:00-04:00"),
+        ("2026-03-08T10:00-04:00", "today", "2026-03-08T00:00-05:00"),
+        ("2026-03-09T00:30-04:00", "yesterday", "2026-03-08T00:00-05:00"),
+    ],
+)
+def test_a_day_begins_at_midnight_also_if_summer_time_ends_on_it(
+    now: str, text: str, midnight: str, set_zone: SetZone
+) -> None:
+    set_zone("EST5EDT,M3.2.0,M11.1.0")
+    moment = datetime.fromisoformat(midnight).timestamp() * 1000
+    assert parse_moment("--begin", text, datetime.fromisoformat(now)) == moment
 
 
 @pytest.mark.parametrize(
