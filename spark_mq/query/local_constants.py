@@ -97,7 +97,7 @@ def _moment(node: exp.Expr, zone: tzinfo | None) -> datetime | None:
         moment = _parsed_time(node.this.name, zone) if is_time else None
         if moment is None or node.to.this != exp.DataType.Type.DATE:
             return moment
-        return _in_zone(datetime(moment.year, moment.month, moment.day), zone)
+        return _parsed_time(re.split("[ T]", node.this.name.strip())[0], zone)  # the clock and its zone do not count
     if isinstance(node, exp.Add | exp.Sub) and isinstance(node.right, exp.Interval):
         moment = _moment(node.left, zone)
         return None if moment is None else _shifted(moment, node.right, -1 if isinstance(node, exp.Sub) else 1, zone)

@@ -140,6 +140,7 @@ def test_rows_and_columns_that_a_query_cannot_use_are_not_read(spark: SparkSessi
         ("store_timestamp < '2026-03-08 02:30:00'", [("<", (datetime(2026, 3, 8, 7, 30, tzinfo=UTC),))]),
         ("store_timestamp >= '2026-11-20'", [(">=", (datetime(2026, 11, 20, 5, tzinfo=UTC),))]),
         ("store_timestamp = DATE '2026-11-20'", [("in", (datetime(2026, 11, 20, 5, tzinfo=UTC),))]),
+        ("store_timestamp < CAST('2026-11-20 22:00:00' AS DATE)", [("<", (datetime(2026, 11, 20, 5, tzinfo=UTC),))]),
         ("store_timestamp IN ('2026-11-20')", []),
         ("store_timestamp = CAST('2026-11-20' AS TIMESTAMP_NTZ)", []),
         ("store_timestamp > :now", []),

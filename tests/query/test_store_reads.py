@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from functools import partial
 from zoneinfo import ZoneInfo
 
@@ -66,6 +67,17 @@ def test_a_row_of_messages_by_key_is_not_selected_by_another_key() -> None:
 )
 def test_constants_that_need_no_spark(condition: str, expected: str) -> None:
     assert str(read(condition)).endswith(expected)
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Shanghai", "UTC"])
+@pytest.mark.parametrize("text", ["DATE '2026-11-20'", "CAST('2026-11-20 22:00:00' AS DATE)"])
+def test_a_date_is_midnight_of_its_day_in_the_zone_of_the_session(text: str, zone: str) -> None:
+    (read,) = plan_reads(
+        plan_references(f"SELECT 1 FROM messages WHERE store_timestamp > {text}", STORES, table_columns),
+        STORES,
+        partial(local_constants.evaluate, zone=ZoneInfo(zone)),
+    )
+    assert [one.values for one in read.conditions] == [(datetime(2026, 11, 20, tzinfo=ZoneInfo(zone)),)]
 
 
 def test_constants_that_need_spark_are_reported() -> None:
