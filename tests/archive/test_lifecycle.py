@@ -19,7 +19,6 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_mq.archive.archived_store import ArchivedStore
 from spark_mq.archive.small_tables import NewestSnapshot
 from spark_mq.archive.sql import Archives
-from spark_mq.archive.writer import archive
 from spark_mq.cli.main import main
 from spark_mq.errors import CorruptLogError, OptionError
 from spark_mq.format.message_id import encode_offset_message_id
@@ -37,15 +36,16 @@ from spark_mq.reporter.sections import sections
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.message_store import MessageStore
+from tests.support.archives import A, Archive, B
 from tests.support.soak import cases
 from tests.support.store_history import expire
-from tests.support.stores import STORES, Unpack
+from tests.support.stores import Unpack
 
 pytestmark = pytest.mark.archive
 
 Tables = dict[str, pa.Table]
-ARCHIVED = {"a": STORES["workload-533"], "b": STORES["workload-49x"]}
-EXPIRED = "b"
+ARCHIVED = {"x": A, "y": B}
+EXPIRED = "y"
 """The broker whose first segments expired after they were archived."""
 TOPIC = "OrderEvents"
 WITH_TIME = ("transactions", "delayed", "retries", "consumer_progress")
@@ -58,18 +58,16 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def lake(delta: SparkSession, unpacked: Unpack, own: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An archive of two stores, of which one was archived again without its head; no test may change it."""
-    table = str(tmp_path_factory.mktemp("lake") / "messages")
-    archive(delta, str(unpacked(ARCHIVED["a"])), table, broker="a", store_name="s")
-    archive(delta, str(own), table, broker=EXPIRED, store_name="s")
+def lake(filled: Archive, own: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The shared archive, in which one store was archived again without its head; no test may change it."""
+    lake = filled.copy(tmp_path_factory.mktemp("lake") / "lake")
     with MessageStore(str(own)) as store:
         before = transaction_rows(store, 0).num_rows
     expire(own, 3)
     with MessageStore(str(own)) as store:
         assert transaction_rows(store, 0).num_rows < before
-    assert archive(delta, str(own), table, broker=EXPIRED, store_name="s").rows == 0
-    return table
+    assert lake.run(own, EXPIRED).rows == 0
+    return lake.table
 
 
 def opened(delta: SparkSession, lake: str, broker: str) -> ArchivedStore:
@@ -126,12 +124,12 @@ def test_tables_are_those_of_the_whole_store(delta: SparkSession, lake: str, unp
 
 
 def test_a_state_without_its_evidence_is_unknown(delta: SparkSession, lake: str) -> None:
-    whole = opened(delta, lake, "a")
+    whole = opened(delta, lake, "x")
     rows = whole.table("transactions").to_pylist()
     states = Counter(row["state"] for row in rows)
     assert set(states) == {"COMMITTED", "ROLLED_BACK", "DISCARDED", "PENDING"}
 
-    lacking = opened(delta, lake, "a")
+    lacking = opened(delta, lake, "x")
     lacking.source.snapshot = NewestSnapshot()
     found = lacking.table("transactions")
     assert Counter(found["state"].to_pylist()) == states - Counter(PENDING=99) + Counter(UNKNOWN=states["PENDING"])
@@ -142,7 +140,7 @@ def test_a_state_without_its_evidence_is_unknown(delta: SparkSession, lake: str)
     committed = next(row for row in rows if row["state"] == "COMMITTED")
     rolled_back = next(row for row in rows if row["state"] == "ROLLED_BACK")
     gone = [*committed["commit_offsets"], *rolled_back["op_offsets"]]
-    cut = opened(delta, lake, "a")
+    cut = opened(delta, lake, "x")
     assert cut.source.cover.damage == ()
     del cut.source.cover
     cut.source.messages = cut.source.messages.where(~F.col("commit_log_offset").isin(gone))
@@ -161,7 +159,7 @@ def test_a_state_without_its_evidence_is_unknown(delta: SparkSession, lake: str)
 
 def test_an_archive_that_ends_before_its_snapshot_says_so(delta: SparkSession, lake: str) -> None:
     """A run that was killed made a snapshot, and did not archive all messages that were there."""
-    short = opened(delta, lake, "a")
+    short = opened(delta, lake, "x")
     stop = short.source.cover.log.stop
     short.source.snapshot = dataclasses.replace(short.source.snapshot, log_end=stop + 1)
     assert short.source.known_until == short.source.cover.newest_timestamp
@@ -171,7 +169,7 @@ def test_an_archive_that_ends_before_its_snapshot_says_so(delta: SparkSession, l
 
 
 def test_rows_of_two_logs_under_one_name_are_an_error(delta: SparkSession, lake: str) -> None:
-    doubled = opened(delta, lake, "a")
+    doubled = opened(delta, lake, "x")
     rows = doubled.source.messages
     moved = rows.where(F.col("queue_id") == 0).withColumn("commit_log_offset", F.col("commit_log_offset") + 8)
     doubled.source.messages = rows.union(moved)
@@ -180,11 +178,11 @@ def test_rows_of_two_logs_under_one_name_are_an_error(delta: SparkSession, lake:
 
 
 def test_what_the_archive_cannot_know_is_refused(delta: SparkSession, lake: str) -> None:
-    archived = opened(delta, lake, "a")
+    archived = opened(delta, lake, "x")
     with pytest.raises(OptionError, match="knows the store until"):
         archived.table("delayed", at=archived.source.known_until + 1)
     assert set(archived.table("delayed")["state"].to_pylist()) == {"DELIVERED", "OVERDUE"}
-    with pytest.raises(OptionError, match=r"2 stores: choose one of them .*--broker a .*--broker b"):
+    with pytest.raises(OptionError, match=r"\d stores: choose one of them .*--broker x .*--broker y"):
         ArchivedStore.open(delta, lake)
     with pytest.raises(OptionError, match="has no effect on table duplicates"):
         archived.table("duplicates", topic=TOPIC)
@@ -207,14 +205,14 @@ def test_commands_read_an_archive(
 ) -> None:
     monkeypatch.setattr("spark_mq.cli.spark.spark_session", session_of(delta))
     columns = ["--json", "--columns", "unique_key,state"]
-    assert main(["transactions", lake, "--broker", "a", *columns]) == 0
+    assert main(["transactions", lake, "--broker", "x", *columns]) == 0
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    rows = opened(delta, lake, "a").dataframe("transactions").select("unique_key", "state").collect()
+    rows = opened(delta, lake, "x").dataframe("transactions").select("unique_key", "state").collect()
     assert printed == [row.asDict() for row in rows]
-    assert main(["dead-letters", lake, "--broker", "b", "--consumer-group", "nobody"]) == 3
+    assert main(["dead-letters", lake, "--broker", "y", "--consumer-group", "nobody"]) == 3
     assert "of group nobody" in capsys.readouterr().err
     assert main(["retries", lake]) == 2
-    assert "--broker a --store-name s" in capsys.readouterr().err
+    assert "--broker x --store-name s" in capsys.readouterr().err
 
 
 def one_life(lives: Lives) -> MessageLife:
@@ -232,9 +230,9 @@ def keys_of(store: MessageStore, at: int, conf: str) -> dict[str, str]:
 
 
 def test_lives_are_those_of_the_store(delta: SparkSession, lake: str, unpacked: Unpack) -> None:
-    packed = ARCHIVED["a"]
+    packed = ARCHIVED["x"]
     conf = str(packed.broker_conf)
-    archived = opened(delta, lake, "a")
+    archived = opened(delta, lake, "x")
     with MessageStore(str(unpacked(packed)), broker_conf=conf) as store:
         at = newest_minute(store)
         for kind, key in keys_of(store, at, conf).items():
@@ -289,9 +287,9 @@ def test_what_expired_comes_from_the_archive(
     assert [
         event.commit_log_offset for event in one_life(archived.life(spanning["unique_key"], at=at)).events
     ] == offsets
-    assert main([*command, "--broker", "a"]) == 2
+    assert main([*command, "--broker", "x"]) == 2
     assert "give these names" in capsys.readouterr().err
-    assert main(["life", lake, "no-key", "--broker", "a"]) == 3
+    assert main(["life", lake, "no-key", "--broker", "x"]) == 3
     assert "has no key and no id no-key" in capsys.readouterr().err
 
 
