@@ -55,8 +55,8 @@ LONG_FILES = (
 would wait."""
 
 
-SHARED_FOLDERS = {"cluster": "cluster", "hdfs": "storage", "s3": "storage"}
-"""Folders whose files share what is dear to start: a server, an environment, a JVM that has used Delta Lake."""
+SHARED_FOLDERS = ("cluster", "hdfs", "s3")
+"""Folders whose files share what is dear to start: servers, an environment, and a JVM that has used Delta Lake."""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -83,7 +83,7 @@ def _scope(file: Path, short: bool) -> str:
         return "spark"
     if re.search(r"pytestmark = \[?pytest\.mark\.archive", text):
         return "archive"
-    return SHARED_FOLDERS.get(file.parent.name, str(file))
+    return "shared" if file.parent.name in SHARED_FOLDERS else str(file)
 
 
 class SilentFiles(pytest.Item):
