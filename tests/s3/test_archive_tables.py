@@ -15,6 +15,7 @@ from tests.s3.proxy import ERRORS, Fault, Proxy, every
 from tests.s3.server import ACCESS_KEY, LAKE, SECRET_KEY
 from tests.support.both_places import Place
 from tests.support.delta_rows import delta_rows
+from tests.support.soak import SOAKS
 from tests.support.stores import WORKLOAD, Unpack
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ def test_nobody_sees_the_secrets(archives: Archives, delta: SparkSession, tmp_pa
     assert not _SECRET.search(repr(delta.sql("SET -v").collect()))
 
 
+@pytest.mark.skipif(not SOAKS, reason="a soak: on the local disk, tests/archive/test_archive.py has such a run")
 def test_a_run_that_was_killed_before_the_end_of_its_batch_is_completed(
     archives: Archives, delta: SparkSession, on_s3: Place, s3: Proxy, tmp_path: Path
 ) -> None:
