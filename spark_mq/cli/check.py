@@ -35,6 +35,7 @@ from spark_mq.store.verdict import (
     of_replica,
     of_settings,
     of_timers,
+    to_mount,
     unknown_lock,
     whole_without_abort,
 )
@@ -198,6 +199,8 @@ def _next(state: StoreState, boot: Boot, answer: str) -> str:
         return f"`spark-mq check {store}` as the broker's user"
     if any(of_settings(state)):
         return "start a broker on a copy of the store first"
+    if answer == _YES and (text := to_mount(state)):
+        return text
     if answer == _YES:
         return "start the broker" + ("" if state.last_stop.is_clean else ", and keep the file abort")
     if state.gone.count or boot.cut_bytes or boot.damaged_bytes:

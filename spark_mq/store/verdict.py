@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections import Counter
@@ -288,10 +289,23 @@ def remedies(state: StoreState) -> list[str]:
     if any(of_config(state)):
         said.append(f"For config/: {COPY_CONFIG}, before a broker starts.")
     said += [f"Start a broker on a copy of the store first: {one.text}." for one in of_settings(state)]
+    if text := to_mount(state):
+        said.append(f"{text[0].upper()}{text[1:]}.")
     said = said or [_nothing(state)]
     if len({(boot.cut_bytes, boot.lost, boot.shifted, boot.unindexed) for boot in state.boots}) > 1:
         said.append("The versions differ: --broker-version V prints only the one that starts next.")
     return said
+
+
+def to_mount(state: StoreState) -> str:
+    """What to do before a broker starts if the store's filesystem is mounted read-only here; empty if it is not.
+
+    That can be for a look at a copy, so it is no obstacle. Linux also does it after an error of the disk.
+    """
+    store = Location.resolve(state.store)
+    if not store.is_local or not os.statvfs(store.path).f_flag & os.ST_RDONLY:
+        return ""
+    return "the store's filesystem is mounted read-only here: a broker starts only where it can write"
 
 
 def unknown_lock(state: StoreState) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -74,6 +75,21 @@ def test_a_copy_without_abort_and_checkpoint_is_not_called_stopped_cleanly(
     words = str(folder), "--broker-conf", STORES["killed-533"].broker_conf
     assert f"  certain    w{said}" in run("check", *words, "--expect-version", "5.3.3", status=4).out
     assert run("state", *words).out.startswith(f"W{said}")
+
+
+def test_no_broker_is_to_be_started_on_a_filesystem_that_is_mounted_read_only(
+    unpacked: Unpack, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is after an error of the disk; the answer stays that for the files, which can be a copy's."""
+    store, found = STORES["workload-533"], os.statvfs("/")
+    fields = [*found[:8], found.f_flag | os.ST_RDONLY, *found[9:]]
+    monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(fields))
+    words = unpacked(store), "--broker-conf", store.broker_conf
+    said = "the store's filesystem is mounted read-only here"
+    assert f"  next       {said}" in run("check", *words, "--expect-version", "5.3.3").out
+    out = run("state", *words).out
+    assert f"  - T{said[1:]}" in out
+    assert "Start the broker" not in out
 
 
 def test_offsets_are_not_past_the_end_of_queues_that_the_boot_completes(
