@@ -51,6 +51,7 @@ from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.config_file import CONFIG_TABLES, load_config, load_consumer_offsets, read_config
 from spark_mq.store.config.consumer_filters import load_consumer_filters
 from spark_mq.store.config.epochs import EpochFile
+from spark_mq.store.log.segment_files import MAX_OFFSET
 from spark_mq.store.metadata_tables import topic_rows
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import folders_of_topic
@@ -179,7 +180,7 @@ def a_queue(data: bytes) -> None:
     units = queue.units(0, len(data) // 20 + 2)
     assert units.tobytes()[: len(data) // 20 * 20] == data[: len(data) // 20 * 20]
     assert 0 <= queue.written_end <= len(data) // 20
-    log_end = int.from_bytes(data[:8], "big", signed=True)
+    log_end = int.from_bytes(data[:8], "big") & MAX_OFFSET
     assert 0 <= queue.end_before(log_end) <= queue.written_end
     for by_halving in (False, True):
         queue.min_offset(queue.written_end, 0, by_halving=by_halving)
