@@ -59,6 +59,10 @@ SHARED_FOLDERS = ("cluster", "hdfs", "s3")
 """Folders whose files share what is dear to start: servers, an environment, and a JVM that has used Delta Lake."""
 
 
+SOAK_SECONDS = 4 * 3600
+"""The most that a test may take in a soak, on a slow and busy machine."""
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Give one process all files of such folders, those of archives, and in a run without brokers those with Spark.
@@ -102,8 +106,10 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     """Put the long files first, and make a run of the whole suite fail if a test file contributes no test.
 
     Tests with brokers mostly wait. Their files alternate with other files, so that several processes have both kinds of
-    work at each time. A folder's name can hide its tests.
+    work at each time. A folder's name can hide its tests. A long form may take hours.
     """
+    for item in items if SOAKS else ():
+        item.add_marker(pytest.mark.timeout(SOAK_SECONDS), append=False)
     waiting = {item.path: item.get_closest_marker("broker") is not None for item in items}
     kinds = [[path for path, waits in waiting.items() if waits is kind] for kind in (True, False)]
     rank = {path: number / len(kind) for kind in kinds for number, path in enumerate(kind)}

@@ -40,8 +40,6 @@ from tests.support.store_history import cut_log, record_ends, settings_of
 from tests.support.stores import OWN_STORES, STORES, WORKLOAD, RealStore, Unpack, tree_of
 from tests.support.verified import Bench
 
-pytestmark = pytest.mark.timeout(3600 if SOAKS else 600)
-
 CRC, LAGGING = STORES["crc-533"], STORES["lagging-533"]
 BATCH = RealStore("fBatchcq533", OWN_STORES / "forms")
 MOST = 800 if SOAKS else 3

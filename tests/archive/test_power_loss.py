@@ -30,7 +30,7 @@ from tests.support.soak import SOAKS, cases
 from tests.support.store_history import cut_log, record_ends
 from tests.support.stores import WORKLOAD, Unpack
 
-pytestmark = [pytest.mark.archive, pytest.mark.timeout(7200 if SOAKS else 1200)]
+pytestmark = [pytest.mark.archive, pytest.mark.timeout(1200)]
 
 MOST = 60 if SOAKS else 1
 """States that are tried of a run on a filesystem."""
