@@ -214,6 +214,7 @@ def test_a_body_that_cannot_be_read_is_said_and_not_written(tmp_path: Path, run:
     message_id = f"7F00000100002A9F{writer.append(1000, b'broken', sys_flag=1):016X}"
     writer.write(tmp_path)
     assert "none: BODY: broken zlib stream" in run("query-by-id", tmp_path, message_id).out
+    assert "none: BODY: broken zlib stream" in run("print-message", tmp_path, "T").out
     run("query-by-id", tmp_path, message_id, "--body-file", tmp_path / "body", status=1)
     assert not (tmp_path / "body").exists()
 

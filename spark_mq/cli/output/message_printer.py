@@ -267,6 +267,8 @@ class MessagePrinter:
                 return beginning(body, max(4 * width, 64))
             return body_text(body, self._form or TEXT, one_line=True)
 
+        if row["body"] is None and row.get(CORRUPT_RECORD) is not None:
+            return {**row, "body": f"none: {row[CORRUPT_RECORD]}"}
         return self._with_body(row, text)
 
     def _with_body(self, row: Row, form: Callable[[bytes], object]) -> Row:
