@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 import numpy as np
 from pyarrow import fs
 
-from spark_mq.errors import CorruptIndexError, UnsupportedStoreError
+from spark_mq.errors import CorruptIndexError, UnfinishedAppendError, UnsupportedStoreError
 from spark_mq.format.consume_queue import UNIT_SIZE, Queue
 from spark_mq.format.index_file import ENTRY, ENTRY_SIZE, IndexLayout
 from spark_mq.format.record import FRAME
@@ -118,7 +119,10 @@ def check_appendable(store: Location) -> None:
             "on it, and stop it cleanly (mqshutdown broker)",
         )
     check_form(store, Door.FILES, Door.CHANGE)
-    if (link := linked_segment(store)) is not None:
+    link = None
+    with suppress(UnfinishedAppendError):  # which was not begun in links, and is finished first
+        link = linked_segment(store)
+    if link is not None:
         raise _refused(
             store,
             f"{link} is a link: its broker would not find what is appended, because it opens the files in the folders "
