@@ -210,7 +210,12 @@ class ArchivedStore:
         store_name: str | None = None,
         broker_conf: str | None = None,
     ) -> Self:
-        """The one store of an archive that has these names; None is any."""
+        """The one store of an archive that has these names.
+
+        Args:
+            archive: The archive's table of messages: a path or URI, or a name in the catalog.
+            cluster, broker, store_name: The names of the store there; None for any.
+        """
         conf = BrokerConf.of(broker_conf)
         tables = ArchiveTables.of(archive, checkpoint="").connected(spark)
         return cls(ArchiveSource(choose_store(spark, tables, cluster, broker, store_name), conf))
@@ -249,9 +254,13 @@ class ArchivedStore:
         """The rows of a table of what messages mean.
 
         Args:
+            table: The name of the table, such as `transactions`.
             topic: Only this topic; for `traces` the trace topic.
             at: The time for which states are told; by default the newest one of which the archive knows the store.
             most_keys: For `hot_keys`: how many keys of most messages, and of most bytes; 0 for all; by default 1,000.
+
+        Returns:
+            A table with the columns of the store's table.
         """
         if table not in ARCHIVED_TABLES:
             known = ", ".join(ARCHIVED_TABLES)
@@ -273,6 +282,7 @@ def query_message(spark: SparkSession, table: str, topic: str, key: str, max_num
     statistics cover the topic, a time and an offset.
 
     Args:
+        table: The table of messages, as in `archive`: a path or URI, or a name in the catalog.
         max_num: The largest number of messages; the newest ones are returned, in no order.
 
     Examples:

@@ -21,7 +21,9 @@ class ArchiveReport(Report):
     """The counts of one run.
 
     Attributes:
+        cluster, broker: The name of the broker in every row.
         rows: Messages that were appended, and damaged parts of the log.
+        keys: Keys of messages that were appended.
         archived_to: The commit log offset of the end of the last archived message; -1 if there is none.
         lost_bytes: Bytes of the log that were gone before they were archived.
         lost_messages: Archived messages that the broker lost; their rows have a store name of their own.
@@ -29,8 +31,9 @@ class ArchiveReport(Report):
         expired_messages: Messages of a running broker that expired before they were archived.
         damaged_rows: Rows of this run that have a `_corrupt_record`. All rows of the store count if the run had no
             checkpoint to continue with, or if the broker lost messages.
-        seconds: The duration of the run, without the start of Spark.
+        segments: Rows of the segments table that were written.
         snapshot_files: Files of `config/` and checkpoints that were written.
+        seconds: The duration of the run, without the start of Spark.
         stages: The seconds of each part of a run that ends by itself.
     """
 

@@ -24,6 +24,8 @@ class Archives:
         """Make nothing yet.
 
         Args:
+            archives: By name, the archive's table of messages.
+            broker_conf: The broker's settings file, for what messages mean.
             is_alone: Whether there is no store, so that tables of the only archive need not be qualified.
         """
         self.tables: NamedTables = {}

@@ -59,9 +59,12 @@ class RebuildReport(Report):
     Attributes:
         bytes_read: Bytes of the log that this job read.
         files: Queue files that contain messages of the log.
+        index_records: Records of the index in RocksDB.
         bytes_written: Bytes of queue files, index files and databases that were written.
         segments_staged_before: Segments that a killed job had staged.
         files_untouched: Existing files that were already complete.
+        stages: The duration of each stage, in seconds.
+        corrupt: Damage that was skipped.
         topics_left_out: Topics whose names are not safe as names of folders.
         carried_over: Queues without a live message, whose files were kept.
         lost_queues: Queues whose next offset falls back.

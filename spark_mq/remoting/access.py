@@ -62,6 +62,7 @@ class Tls:
     Attributes:
         ca_file: The certificates of the authorities that are trusted; None for those of this machine.
         certificate: The file of the client's certificate, for a broker that asks for one.
+        key: The file of its key, without a password.
         verifies: Whether the broker's certificate has to be of a trusted authority. Names of hosts are not compared,
             because brokers are reached by the IP address that the name server knows.
     """

@@ -205,6 +205,7 @@ class ClientSettings:
         name_servers: The addresses of the name servers, `HOST:PORT`; any of them knows all brokers.
         timeout: Seconds within which a request must be answered.
         credentials: The keys with which requests are signed; None for a cluster without access control.
+        tls: How connections are encrypted; None for connections that are not.
         serialize_type: How headers are written. A request whose code has more than 16 bits takes JSON.
         pull_group: The consumer group in whose name messages are pulled. No offset of it changes.
         repeats: Whether a request is sent again to a server that does not answer or is busy.

@@ -67,6 +67,7 @@ class ReplicaRepair(Report):
     """What a repair from a replica did, or would do.
 
     Attributes:
+        before: The comparison of the two logs.
         taken: The parts of the log that are taken from the replica, and why they can be trusted.
         left: The parts that are not taken, and why.
         changes: The segments that are replaced or created.

@@ -56,12 +56,15 @@ class RepairReport:
     Attributes:
         output: The folder that got the new files; None for the store itself.
         is_applied: Whether files were written; else this is a plan.
+        actions: What was done, or would be done, by file.
         assumed: Settings of the new files that nothing in the store tells.
         backup: The folder with what was replaced; None if nothing was.
         room_needed: Bytes of the new files, and of what the backup copies; old files move there.
         room_free: Bytes that are free where the new files are made; None if that is not on a local filesystem.
         after: The check of the repaired store: what was sound and is kept was read before; None if nothing was changed
             in place.
+        seconds: The duration of the repair, its check included.
+        stages: The duration of each stage, in seconds.
     """
 
     store: str

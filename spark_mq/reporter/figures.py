@@ -153,6 +153,7 @@ class ArchiveFigures(Figures):
     """What is known of a store in an archive.
 
     Attributes:
+        archive: The archive's table of messages.
         names: Cluster, broker and store, as the rows of the archive name them.
         log: The part of the log that is archived.
         damage: What of it is damaged or missing.
@@ -197,7 +198,11 @@ def store_figures(
     """The figures of the store at `path`. Nothing in the store is changed.
 
     Args:
+        path: The store directory, a path or a URI.
+        tasks: Where the check runs.
         at: The time to which ages refer, in milliseconds; by default now.
+        broker_conf: The file of the broker's settings.
+        archive: An archive: the figures say what of the store is not there yet.
         broker_version: The version of the broker that starts next; by default, all that the files allow.
     """
     moment, conf = moment_of(at), BrokerConf.of(broker_conf)

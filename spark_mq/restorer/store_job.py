@@ -48,13 +48,16 @@ class RestoreReport(Report):
     """What was restored. It is built once, when the store is in place.
 
     Attributes:
+        store: The store that was made, or continued.
         mode: `faithful`, `compact` or `append`.
         log_start: The commit log offset of the first segment that has new messages.
         gaps: Ranges of the log whose messages were left out, filled with left-out records.
         raised: Messages whose store time was raised to that of the message before them.
         backup: The new name of the store that was replaced; None if none was.
         offset_map: The folder with the old and the new offsets; None if no offset changed.
+        settings: The broker's settings that shape the files, a text each.
         notes: What a user has to know, a sentence each.
+        stages: The duration of each stage, in seconds.
         engine: Where the tasks ran: a key of `ENGINES`.
     """
 

@@ -136,7 +136,9 @@ class ListedStore:
         """What is wrong with the files, compared with each other and with what is known of log and queues.
 
         Args:
+            log: The commit log offsets of the log.
             newest: The store time of the newest message, in milliseconds.
+            offsets: The queue offsets of each queue that has messages or files.
             topics: The topics of messages, besides those of queue files.
         """
         yield from segment_findings(self.location, self.log, self.conf.commit_log_file_size, has_lock=has_lock)

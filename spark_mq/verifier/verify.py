@@ -49,6 +49,7 @@ class VerifyResult:
     """What a check found.
 
     Attributes:
+        report: Counts, the first findings of each code, and the verdict.
         folder: The folder with the files of all findings. It is removed when the result is closed, or no longer used.
     """
 
